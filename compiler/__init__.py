@@ -63,6 +63,8 @@ from compiler.reports import KernelInfo as KernelInfo
 from compiler.reports import LibraryReport as LibraryReport
 from compiler.reports import ModelReport as ModelReport
 from compiler.reports import SizeRange as SizeRange
+from compiler.reports import SpecialisationInfo as SpecialisationInfo
+from compiler.reports import SpecialisedSizes as SpecialisedSizes
 from compiler.reports import TargetReport as TargetReport
 from compiler.reports import TensorInfo as TensorInfo
 from compiler.reports import Unsupported as Unsupported

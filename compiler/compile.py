@@ -188,6 +188,7 @@ def _key(job: CompileJob) -> str:
         identity,
         options.shapes,
         options.dims,
+        options.specialisations,
         options.binds,
         options.threads,
         options.environment,

@@ -14,6 +14,7 @@ from compiler.reports import (
     LaunchInfo,
     LibraryReport,
     ResourceInfo,
+    SpecialisationInfo,
     TensorInfo,
 )
 from compiler.runtime.manifest import manifest_of
@@ -56,6 +57,7 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         module_replays=module_replays,
         free=_free(manifest),
         states=tuple((one["input"], one["output"]) for one in manifest.get("states", ())),
+        specialisations=tuple(_specialisation(one, manifest) for one in manifest.get("specialisations", ())),
     )
 
 
@@ -63,6 +65,21 @@ def _free(manifest: Mapping[str, Any]) -> tuple[FreeDimension, ...]:
     batch = manifest.get("batch")
     first = [FreeDimension(batch["name"], 1, batch["largest"])] if batch else []
     return (*first, *(FreeDimension(**one) for one in manifest.get("symbols", ())))
+
+
+def _specialisation(entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> SpecialisationInfo:
+    narrowed = (
+        replace(free, minimum=least, maximum=most)
+        for free, (least, most) in zip(_free(manifest), entry["ranges"], strict=True)
+        if (least, most) != (free.minimum, free.maximum)
+    )
+    return SpecialisationInfo(
+        sizes=tuple(narrowed),
+        kernels=tuple(sorted({step["kernel"] for step in entry["steps"]})),
+        flops=entry["flops"],
+        arena_bytes=entry["arena_bytes"],
+        sample_bytes=entry["sample_bytes"],
+    )
 
 
 def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:

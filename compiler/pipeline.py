@@ -12,8 +12,9 @@
     host        the table that the runtime executes                  render/host.py
     link        objects + runtime + constants + manifest -> model.so runtime/library.py
 
-`run_job` runs them in this order. Every stage can be dumped (`--dump`), be the last one
-(`--stop-after`), and the stages of kernels can be edited and fed back (`--from`).
+`run_job` runs them in this order. What is specialised for some sizes is a graph of its own beside the
+general one (`stages/specialised.py`); all of them share kernels and constants. Every stage can be dumped
+(`--dump`), be the last one (`--stop-after`), and the stages of kernels can be edited and fed back (`--from`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
+from typing import TypeVar
 
 from compiler.core.cache import cache_trouble
 from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
+from compiler.graph.convert import LaidOut
+from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
@@ -51,14 +55,16 @@ from compiler.stages.dump import (
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
-from compiler.stages.kernels import Kernel, make_kernels, model_steps
+from compiler.stages.kernels import Kernel, Step, library_steps, make_kernels
 from compiler.stages.manifest import model_manifest
-from compiler.stages.plan_tensors import symbol_names
-from compiler.stages.storage import plan_model
+from compiler.stages.plan_tensors import input_names, plan_names, symbol_names
+from compiler.stages.storage import plan_library
 from compiler.stages.text import kernels_text, layouts_text
 from compiler.targets.build import KernelBuild
 from compiler.targets.device import Images, Module
 
+T = TypeVar("T")
+R = TypeVar("R")
 _TOLD_BY_KERNEL = ("plan", "host", "compile")  # meanwhile kernels are compiled, and that is told
 
 
@@ -84,60 +90,86 @@ def run_job(job: CompileJob, observe: Callable[[Compilation], None] | None = Non
 def _run_stages(
     job: CompileJob, clock: _Clock, observe: Callable[[Compilation], None] | None
 ) -> CompileReport:
-    target, dump = job.target, job.dump
     with clock.stage("import"):
-        graph = _import(job)
+        imported = import_for_job(job)
+        jobs = [job.for_graph(number) for number in range(len(imported.graphs))]
+        graphs = _each(_read, imported.graphs, jobs)
     with clock.stage("rewrite"):
-        pads, without = not target.facts.binds_threads, job.options.without
-        graph = rewrite_graph(graph, [_observer(job)], pads=pads, without=without, limits=job.limits)
+        graphs = _each(_rewritten, graphs, jobs)
     with clock.stage("fuse"):
-        fused = fused_groups(graph, job)
-        dump.model(FUSE, fused)
+        fused = _each(_fused, graphs, jobs)
     with clock.stage("layout"):
-        laid_out = laid_out_groups(fused, job)
-        dump.model(LAYOUT, layouts_text(laid_out.layouts))
+        laid_out = _each(_laid_out, fused, jobs)
     with _build(job) as build:
         if build is not None and job.options.emit == "library":
             build.start_runtime()
         with clock.stage(*KERNEL_STAGES):
-            work, steps = model_steps(laid_out, job)
-            kernels, objects = make_kernels(work, job, build, steps)
-            dump.model(KERNELS, kernels_text(steps))
+            work, steps = library_steps(laid_out, job)
+            kernels, objects = make_kernels(work, job, build, list(chain.from_iterable(steps)))
+            _each(_tell_steps, steps, jobs)
         with clock.stage("plan"):
-            plan, constants, storage = plan_model(laid_out, kernels, steps, job)
+            plan, constants, storage = plan_library(laid_out, kernels, steps, imported, jobs)
         module = device_module(kernels, job)
         images = _images(module, build, job, clock)
         with clock.stage("host"):
             host = render_plan(plan)
-            dump.model(HOST, host, ".cpp")
-            manifest = model_manifest(graph, kernels, steps, plan, images, job)
-            dump.model(MANIFEST, manifest.decode(), ".json")
+            job.dump.model(HOST, host, ".cpp")
+            manifest = model_manifest(graphs[0], kernels, steps, plan, images, job)
+            job.dump.model(MANIFEST, manifest.decode(), ".json")
         if build is None:
             _write_sources(kernels, module, host, job)
             return clock.report(kernels=len(kernels))
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]
     if observe is not None:
-        observe(Compilation(laid_out, kernels, steps, storage, made[:-1]))
+        observe(Compilation(laid_out[0], kernels, steps[0], storage, made[:-1]))
     if job.options.emit == "object":
         _write_objects(made, images, job)
         return clock.report(kernels=len(kernels))
     with clock.stage("link"):
-        size = _write_library(made, graph, constants, manifest, images, build, job)
+        size = _write_library(made, graphs, constants, manifest, images, build, job)
     return replace(
         clock.report(kernels=len(kernels)),
         cache_hits=sum(count for name, count in build.hits.items() if name != "host"),
         library_bytes=size,
         constant_bytes=constants.bytes,
-        peak_memory=plan.arena_bytes + plan.sample_bytes,
+        peak_memory=max(one.arena_bytes + one.sample_bytes for one in plan.plans),
         warnings=(*images.notes, *cache_trouble()),
     )
 
 
-def _import(job: CompileJob) -> Graph:
-    graph = import_for_job(job)
+# ---------------------------------------------------------------- the stages about a whole graph
+
+
+def _each(stage: Callable[[T, CompileJob], R], items: Sequence[T], jobs: Sequence[CompileJob]) -> list[R]:
+    """A stage for each graph of the library."""
+    return [stage(item, job) for item, job in zip(items, jobs, strict=True)]
+
+
+def _read(graph: Graph, job: CompileJob) -> Graph:
     job.dump.model(IMPORT, graph)
     return graph
+
+
+def _rewritten(graph: Graph, job: CompileJob) -> Graph:
+    pads, without = not job.target.facts.binds_threads, job.options.without
+    return rewrite_graph(graph, [_observer(job)], pads=pads, without=without, limits=job.limits)
+
+
+def _fused(graph: Graph, job: CompileJob) -> FusedGraph:
+    fused = fused_groups(graph, job)
+    job.dump.model(FUSE, fused)
+    return fused
+
+
+def _laid_out(fused: FusedGraph, job: CompileJob) -> LaidOut:
+    laid_out = laid_out_groups(fused, job)
+    job.dump.model(LAYOUT, layouts_text(laid_out.layouts))
+    return laid_out
+
+
+def _tell_steps(steps: Sequence[Step], job: CompileJob) -> None:
+    job.dump.model(KERNELS, kernels_text(steps))
 
 
 def _build(job: CompileJob) -> AbstractContextManager[KernelBuild | None]:
@@ -179,7 +211,7 @@ def _write_objects(objects: Sequence[Path], images: Images, job: CompileJob) -> 
 
 def _write_library(
     objects: Sequence[Path],
-    graph: Graph,
+    graphs: Sequence[Graph],
     constants: ConstantPool,
     manifest: bytes,
     images: Images,
@@ -187,15 +219,17 @@ def _write_library(
     job: CompileJob,
 ) -> int:
     """Link everything into one file; returns its bytes."""
+    graph, *specialised = graphs
     made = tuple((item.kind, item.arch, item.data) for item in images.images)
     contents = Contents(
         manifest=manifest,
-        inputs=graph.input_names[: len(graph.operands)],
+        inputs=input_names(graph),
         outputs=graph.output_names,
         constants=constants.write,
         images=made,
         devices=build.runtime,
         symbols=symbol_names(graph),
+        specialised=tuple(chain.from_iterable(map(plan_names, specialised))),
     )
     return link_library(objects, contents, job.options.output, build.toolchain, build.cache)
 

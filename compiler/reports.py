@@ -22,19 +22,27 @@ class SizeRange:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecialisedSizes:
+    """Sizes for which a library has kernels of its own: of inputs and symbols, as in `CompileOptions`."""
+
+    shapes: Mapping[str, tuple[int | SizeRange, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int | SizeRange] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CompileOptions:
     """How to compile one model.
 
     `target` is a target's name, by default that of the host's cores; `arch` refines it (feature names of a
     CPU, architectures of a GPU with commas between them). `shapes` gives inputs their dimensions, `dims`
-    symbols of any input their values (both may be ranges that each run has one of), `binds` fixes inputs that
-    carry shapes; `threads` is the library's default, None for the machine's processors. `dump` is a directory
-    that gets the text of every stage, `stop_after` names the last stage to run and `start_from` is an edited
-    stage file to go on from. `tf32` lets matrix units take factors of f32 rounded to tf32. `without` names
-    optional passes to leave out, `limits` how often some of them may be applied, `conservative` decisions of
-    schedules that take their smallest option. `environment` says where the compile ran (an image's digest and
-    the like); it goes into
-    the library's manifest.
+    symbols of any input their values (both may be ranges that each run has one of), `specialisations` are
+    some of these sizes that get kernels of their own, `binds` fixes inputs that carry shapes; `threads` is
+    the library's default, None for the machine's processors. `dump` is a directory that gets the text of
+    every stage, `stop_after` names the last stage to run and `start_from` is an edited stage file to go on
+    from. `tf32` lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to
+    leave out, `limits` how often some of them may be applied, `conservative` decisions of schedules that take
+    their smallest option. `environment` says where the compile ran (an image's digest and the like); it goes
+    into the library's manifest.
     """
 
     output: Path
@@ -42,6 +50,7 @@ class CompileOptions:
     arch: str | None = None
     shapes: Mapping[str, tuple[int | SizeRange, ...]] = field(default_factory=dict)
     dims: Mapping[str, int | SizeRange] = field(default_factory=dict)
+    specialisations: tuple[SpecialisedSizes, ...] = ()
     binds: Mapping[str, object] = field(default_factory=dict)
     threads: int | None = None
     emit: Emit = "library"
@@ -216,6 +225,20 @@ class FreeDimension:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecialisationInfo:
+    """Sizes for which a library has kernels of its own: free dimensions that are narrower than its own.
+
+    `kernels` by index, some of which other plans of the library may have, too.
+    """
+
+    sizes: tuple[FreeDimension, ...]
+    kernels: tuple[int, ...]
+    flops: int
+    arena_bytes: int
+    sample_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryReport:
     """What is inside a model library, read from its manifest.
 
@@ -223,7 +246,8 @@ class LibraryReport:
     of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
     been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
     arena. `free`: the dimensions that a run decides, in the shapes by name. `states`: inputs that a context
-    keeps from the output of the run before, each with that output.
+    keeps from the output of the run before, each with that output. `specialisations`: a run takes the first
+    that holds its sizes; `flops` and memory are those of the plan for all other sizes.
     """
 
     path: Path
@@ -245,6 +269,7 @@ class LibraryReport:
     sample_bytes: int = 0
     free: tuple[FreeDimension, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
+    specialisations: tuple[SpecialisationInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

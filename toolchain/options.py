@@ -177,7 +177,8 @@ Extents = Annotated[
     typer.Option(
         "--shape",
         metavar="NAME=1,1..512",
-        help="Dimensions of an input, each a size or a range of which every run has one; repeatable.",
+        help="Dimensions of an input, each a size or a range of which every run has one; repeatable. Again "
+        "for an input: some of these sizes, to get kernels of their own in the library (a specialisation).",
     ),
 ]
 DimRange = Annotated[
@@ -185,7 +186,9 @@ DimRange = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=N",
-        help="Value of a symbolic dimension, or a range (1..512), in every input; repeatable.",
+        help="Value of a symbolic dimension, or a range (1..512), in every input; repeatable. Again for one: "
+        "sizes with kernels of their own, as with --shape. The second values of all options go together, the "
+        "third ones, and so on; what is given once holds for all.",
     ),
 ]
 Bind = Annotated[
@@ -329,20 +332,53 @@ def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) ->
 
     Raises UsageError for a text without name or value, an unreadable value or a name given twice.
     """
-    result: dict[str, T] = {}
+    found = lists(option, texts, read)
+    for name, values in found.items():
+        if len(values) > 1:
+            raise UsageError(f"`{name}` is given twice", where=option)
+    return {name: values[0] for name, values in found.items()}
+
+
+def lists(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) -> dict[str, list[T]]:
+    """The same where a name may be given several times: its values in order."""
+    result: dict[str, list[T]] = {}
     for text in texts or ():
         name, equals, value = text.rpartition("=")
         if not equals or not name or not value:
             raise UsageError(f"expected NAME=VALUE, found `{text}`", where=option)
-        if name in result:
-            raise UsageError(f"`{name}` is given twice", where=option)
         try:
-            result[name] = read(value)
+            result.setdefault(name, []).append(read(value))
         except ValueError as error:
             raise UsageError(
                 f"cannot read the value of `{name}`", where=f"{option} {text}", why=str(error)
             ) from error
     return result
+
+
+def specialisations(
+    shapes: Mapping[str, Sequence[tuple[int | compiler.SizeRange, ...]]],
+    dims: Mapping[str, Sequence[int | compiler.SizeRange]],
+) -> tuple[compiler.SpecialisedSizes, ...]:
+    """What `--shape` and `--dim` say the second time, the third time and so on.
+
+    What is given once holds for all. Raises UsageError where options are repeated, but not equally often.
+    """
+    counts = {name: len(values) for name, values in (*shapes.items(), *dims.items()) if len(values) > 1}
+    if len(set(counts.values())) > 1:
+        given = ", ".join(f"{name!r} {count} times" for name, count in counts.items())
+        raise UsageError(
+            "which sizes go together?",
+            where="--shape, --dim",
+            why=f"given are {given}",
+            hint="give each as often, with the whole range where it is for all sizes; once holds for all",
+        )
+    return tuple(
+        compiler.SpecialisedSizes(
+            {name: values[at] for name, values in shapes.items() if len(values) > 1},
+            {name: values[at] for name, values in dims.items() if len(values) > 1},
+        )
+        for at in range(1, max(counts.values(), default=1))
+    )
 
 
 def read_dims(text: str) -> tuple[int, ...]:

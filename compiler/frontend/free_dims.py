@@ -58,6 +58,18 @@ class FreeDims:
         left = {name: item for name, item in self.symbols.items() if name != symbol}
         return replace(self, symbols=left, inputs=inputs)
 
+    def with_values(self, values: Mapping[str, Given]) -> FreeDims:
+        """The same where symbols have a value each, which are no symbols then, or other ranges."""
+        fixed = {name: item for name, item in values.items() if isinstance(item, int)}
+        ranges = {name: item for name, item in values.items() if not isinstance(item, int)}
+        return FreeDims(
+            {name: ranges.get(name, item) for name, item in self.symbols.items() if name not in fixed},
+            "" if self.batch in fixed else self.batch,
+            tuple(
+                (one, tuple(_with_values(item, fixed) for item in extents)) for one, extents in self.inputs
+            ),
+        )
+
     def is_named(self, symbol: str) -> bool:
         """Whether the model has a name for it."""
         return any(symbol in (one.declared or ()) for one, _ in self.inputs)
@@ -124,6 +136,14 @@ def _batch(inputs: Sequence[OpenInput], rows: Sequence[tuple[OpenInput, tuple[in
     named = bool(inputs[0].declared and inputs[0].declared[0])
     uses = {symbol for item in others if isinstance(item, SymbolSum) for symbol in item.symbols}
     return first.symbols[0] if first.symbols[0] not in uses and (named or len(inputs) == 1) else ""
+
+
+def _with_values(item: int | SymbolSum, values: Mapping[str, int]) -> int | SymbolSum:
+    if isinstance(item, int):
+        return item
+    left = tuple(symbol for symbol in item.symbols if symbol not in values)
+    number = item.number + sum(values.get(symbol, 0) for symbol in item.symbols)
+    return SymbolSum(left, number) if left else number
 
 
 def _value(item: SymbolSum, values: Mapping[str, int]) -> int:

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 8
+PLAN_VERSION = 9
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -139,6 +139,17 @@ class DevicePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanSpecialisation:
+    """A plan for some sizes, with symbols, steps and memory of its own.
+
+    ranges: of each symbol of the general plan; it is for runs whose values are all in them.
+    """
+
+    plan: HostPlan
+    ranges: tuple[PlanSymbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HostPlan:
     """What the runtime executes: steps in order, on memory given by their arguments.
 
@@ -147,6 +158,8 @@ class HostPlan:
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
     sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone; the
     last `sizes` inputs come from it: the values of the symbols from number `first_size` on.
+
+    specialisations: of which a run takes the first that holds its sizes, else this plan, the general one.
     """
 
     inputs: tuple[PlanTensor, ...]
@@ -164,43 +177,73 @@ class HostPlan:
     sizes: int = 0
     first_size: int = 0
     states: tuple[PlanState, ...] = ()
+    specialisations: tuple[PlanSpecialisation, ...] = ()
+
+    @property
+    def plans(self) -> tuple[HostPlan, ...]:
+        """This one, then the specialised ones."""
+        return (self, *(item.plan for item in self.specialisations))
 
 
 def render_plan(plan: HostPlan) -> str:
     """The C++ source that defines `tk_plan_model`; the same plan gives the same text."""
-    functions = sorted({step.function for step in plan.steps}) if plan.device is None else []
-    tensors = (("inputs", plan.inputs), ("outputs", plan.outputs))
+    steps = [step for one in plan.plans for step in one.steps] if plan.device is None else []
+    functions = sorted({step.function for step in steps})
     parts = ['#include "tk_plan.h"', ""]
     parts += [f'extern "C" TK_HIDDEN void tk_k{n}(void *const *bufs, tk_exec *exec);' for n in functions]
     parts += ["", "namespace {"]
-    for name, items in tensors:
-        parts += _tensors(name, items)
-    parts += _table("tk_symbol", "symbols", [_braces(s.minimum, s.maximum, s.divisor) for s in plan.symbols])
+    if plan.device is not None:
+        names = [f'"{_checked(name)}"' for name in plan.device.functions]
+        parts += _table("char *const", "functions", names)
+    rows = []
+    for number, item in enumerate(plan.specialisations):
+        prefix = f"s{number}_"
+        parts += _tables(item.plan, prefix)
+        parts += ["const tk_plan " + _initialised(f"{prefix}plan", item.plan, prefix)]
+        parts += _table("tk_symbol", f"{prefix}ranges", list(map(_symbol, item.ranges)))
+        rows.append(_braces(f"&{prefix}plan", f"{prefix}ranges"))
+    parts += _table("tk_specialisation", "specialisations", rows)
+    parts += _tables(plan)
+    parts += ["}", "", 'extern "C" {', "const tk_plan " + _initialised("tk_plan_model", plan), "}", ""]
+    return "\n".join(parts)
+
+
+def _initialised(name: str, plan: HostPlan, prefix: str = "") -> str:
+    return "\n".join((f"{name} = {{", *(f"  {text}," for text in _fields(plan, prefix)), "};"))
+
+
+def _tables(plan: HostPlan, prefix: str = "") -> list[str]:
+    """What a plan points to."""
+    parts: list[str] = []
+    for name, items in (("inputs", plan.inputs), ("outputs", plan.outputs)):
+        parts += _tensors(prefix + name, items)
+    parts += _table("tk_symbol", f"{prefix}symbols", list(map(_symbol, plan.symbols)))
     args = [
         _braces(int(arg.kind), arg.index, arg.offset, arg.sample_offset)
         for step in plan.steps
         for arg in step.all_args
     ]
-    parts += _table("tk_arg", "args", args)
+    parts += _table("tk_arg", f"{prefix}args", args)
     guards = [step.guard for step in plan.steps if step.guard is not None]
     rows = [_braces(one.elements, int(one.expected), one.sample_stride) for one in guards]
-    parts += _table("tk_guard", "guards", rows)
-    parts += _table("tk_step", "steps", _steps(plan))
-    parts += _table("tk_state", "states", [_braces(s.input, s.output, s.axis, 0) for s in plan.states])
-    parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
-    if plan.device is not None:
-        parts += _device(plan.device)
-    parts += ["}", "", 'extern "C" {', "const tk_plan tk_plan_model = {"]
-    parts += [f"  {text}," for text in _fields(plan, len(args))]
-    parts += ["};", "}", ""]
-    return "\n".join(parts)
+    parts += _table("tk_guard", f"{prefix}guards", rows)
+    parts += _table("tk_step", f"{prefix}steps", _steps(plan))
+    rows = [_braces(one.input, one.output, one.axis, 0) for one in plan.states]
+    parts += _table("tk_state", f"{prefix}states", rows)
+    parts += _table("char *const", f"{prefix}features", [f'"{_checked(name)}"' for name in plan.features])
+    return parts + (_device(plan.device, prefix) if plan.device is not None else [])
 
 
-def _fields(plan: HostPlan, args: int) -> list[str]:
+def _symbol(symbol: PlanSymbol) -> str:
+    return _braces(symbol.minimum, symbol.maximum, symbol.divisor)
+
+
+def _fields(plan: HostPlan, prefix: str) -> list[str]:
     """The initialiser of tk_plan, field by field in the order of the header."""
+    args = sum(len(step.all_args) for step in plan.steps)
     counts = (PLAN_VERSION, len(plan.inputs), len(plan.outputs), len(plan.symbols), len(plan.steps), args)
     pointers = [
-        name if items else "nullptr"
+        prefix + name if items else "nullptr"
         for name, items in (
             ("inputs", plan.inputs),
             ("outputs", plan.outputs),
@@ -213,10 +256,12 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     ]
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
-    device = "nullptr" if plan.device is None else "&device"
+    device = "nullptr" if plan.device is None else f"&{prefix}device"
     rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size)
-    states = ("states" if plan.states else "nullptr", str(len(plan.states)))
-    return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest), *states]
+    states = (f"{prefix}states" if plan.states else "nullptr", str(len(plan.states)))
+    specialised = "specialisations" if plan.specialisations else "nullptr"
+    more = (str(len(plan.specialisations)), specialised)
+    return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest), *states, *more]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
@@ -234,10 +279,10 @@ def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
     return lines + _table("tk_plan_tensor", name, rows)
 
 
-def _device(plan: DevicePlan) -> list[str]:
-    """The tables of a device: names of functions, launches, and which arguments each takes."""
-    lines = _table("char *const", "functions", [f'"{_checked(name)}"' for name in plan.functions])
-    lines += _table("int32_t", "launch_args", [str(arg) for item in plan.launches for arg in item.args])
+def _device(plan: DevicePlan, prefix: str) -> list[str]:
+    """The tables of a device: launches, and which arguments each takes."""
+    args = [str(arg) for item in plan.launches for arg in item.args]
+    lines = _table("int32_t", f"{prefix}launch_args", args)
     rows, first = [], 0
     for item in plan.launches:
         grid, block = _braces(*item.grid), _braces(*item.block)
@@ -254,11 +299,12 @@ def _device(plan: DevicePlan) -> list[str]:
             )
         )
         first += len(item.args)
-    lines += _table("tk_launch", "launches", rows)
-    named = (("functions", plan.functions), ("launches", plan.launches), ("launch_args", range(first)))
-    tables = [name if items else "nullptr" for name, items in named]
-    fields = (f'"{_checked(plan.target)}"', len(plan.functions), len(plan.launches), *tables)
-    return [*lines, f"const tk_device_plan device = {_braces(*fields)};"]
+    lines += _table("tk_launch", f"{prefix}launches", rows)
+    functions = "functions" if plan.functions else "nullptr"
+    named = (("launches", plan.launches), ("launch_args", range(first)))
+    tables = [prefix + name if items else "nullptr" for name, items in named]
+    fields = (f'"{_checked(plan.target)}"', len(plan.functions), len(plan.launches), functions, *tables)
+    return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
 
 
 def _steps(plan: HostPlan) -> list[str]:

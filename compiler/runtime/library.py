@@ -120,8 +120,8 @@ class Contents:
 
     `constants` writes the constants to a stream, in the layout of the plan; `manifest` is JSON in UTF-8;
     `inputs` and `outputs` are the names of the model's tensors in its order, `symbols` those of the plan's
-    symbolic dimensions. `images` are kind, arch and bytes of what a device loads; `devices` names the files
-    of `src/devices` that load them.
+    symbolic dimensions; `specialised` are all of these for each specialised plan. `images` are kind, arch and
+    bytes of what a device loads; `devices` names the files of `src/devices` that load them.
     """
 
     manifest: bytes
@@ -131,6 +131,7 @@ class Contents:
     images: tuple[tuple[str, str, bytes], ...] = ()
     devices: tuple[str, ...] = ("none",)
     symbols: tuple[str, ...] = ()
+    specialised: tuple[str, ...] = ()
 
 
 def link_library(
@@ -213,8 +214,8 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
         write_atomic(directory / f"image{number}.bin", data, durable=False)
     write_atomic(directory / "exports.map", _EXPORTS, durable=False)
     write_atomic(directory / "manifest.bin", contents.manifest, durable=False)
-    every = b"".join(map(_c_string, (*contents.inputs, *contents.outputs, *contents.symbols)))
-    write_atomic(directory / "names.bin", every, durable=False)
+    every = (*contents.inputs, *contents.outputs, *contents.symbols, *contents.specialised)
+    write_atomic(directory / "names.bin", b"".join(map(_c_string, every)), durable=False)
     names = [f"object{index}.o" for index in range(len(objects))]
     for name, path in zip(names, objects, strict=True):
         write_atomic(directory / name, checked_content(path), durable=False)

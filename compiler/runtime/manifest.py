@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from compiler.core.diagnostics import BadInputError
 from compiler.runtime.elf import read_manifest
@@ -27,6 +27,18 @@ def parse_manifest(data: bytes, where: str) -> dict[str, Any]:
         raise BadInputError("the manifest of the library is damaged", where=where, why=str(error)) from error
     if not isinstance(manifest, dict):
         raise BadInputError("the manifest of the library is damaged", where=where, why="it is no object")
+    return manifest
+
+
+def plan_for(manifest: Mapping[str, Any], symbols: Mapping[int, int]) -> Mapping[str, Any]:
+    """What the manifest says of the plan that runs with these values of symbols: `steps`, `flops`, memory.
+
+    That is the first specialisation that holds them, else the manifest itself.
+    """
+    for one in manifest.get("specialisations", ()):
+        ranges = enumerate(one["ranges"])
+        if all(least <= symbols.get(number, -1) <= most for number, (least, most) in ranges):
+            return cast(Mapping[str, Any], one)
     return manifest
 
 

@@ -16,6 +16,7 @@ from compiler.core.files import remove_abandoned_parts, remove_own, write_atomic
 IMPORT, REWRITE, FUSE, LAYOUT = "00-import", "10-rewrite", "20-fuse", "21-layout"
 KERNELS, LOWER, MODULE = "22-kernels", "40-lower", "51-module"
 PLAN, HOST, MANIFEST = "60-plan", "61-host", "62-manifest"
+SPECIALISED = "70-specialised"
 LOOPS, TRACE, SCHEDULE, RENDER = "30-loops", "31-trace", "32-schedule", "50-render"
 EDITABLE = {LOOPS: ".loops", TRACE: ".json", SCHEDULE: ".loops", RENDER: ".cpp"}
 """Kernel stages that `--from` accepts, and the suffix of their files."""
@@ -37,6 +38,7 @@ What the stages of one compile made, in order.
 60-plan.txt         where each tensor lies, and the arguments of each call
 61-host.cpp         the same as tables for the runtime
 62-manifest.json    what the library says about itself
+70-specialised/     1, 2 ...: graph, groups, layouts, calls and plan for the sizes with kernels of their own
 
 A file of 30-loops, 31-trace, 32-schedule or 50-render may be edited and fed back:
 
@@ -64,6 +66,10 @@ class Dump:
 
     def __bool__(self) -> bool:
         return self.directory is not None
+
+    def below(self, folder: str) -> Dump:
+        """The same in a folder of this one."""
+        return Dump(self.directory / folder if self.directory is not None else None)
 
     def model(self, stage: str, made: object, suffix: str = ".txt") -> None:
         """What a stage made of the whole model, as text."""

@@ -25,6 +25,7 @@ from compiler.graph.rewrites.sizes import COUNTS, FixedSizeError, Point, for_all
 from compiler.graph.samples import NotSeparateError, check_samples
 from compiler.reports import SizeRange
 from compiler.stages.job import CompileJob
+from compiler.stages.specialised import Imported, Specialised, specialised_sizes
 
 _LARGEST_BATCH = 1 << 16
 _LARGEST_SIZE = 512
@@ -39,19 +40,23 @@ _SMALL = (12, 48, 96, 256)
 """Sizes for experiments, the first that the model can have: windows and strides want some room."""
 
 
-def import_for_job(job: CompileJob) -> Graph:
+def import_for_job(job: CompileJob) -> Imported:
     """The model as the options say; what they leave open, or give ranges of, is decided by each run."""
     shapes, dims = _fixed(job.options.shapes), _fixed_dims(job.options.dims)
     try:
         graph = _imported(job, shapes, dims)
     except OpenDimensionsError as error:
-        return _Free.of(job, error).graph()
+        return _Free.of(job, error).imported()
     ranged = [name for name in job.options.shapes if name not in shapes]
     ranged += [name for name in job.options.dims if name not in dims]
     if ranged:
         what = f"{ranged[0]!r}: a range for dimensions that the model fixes"
         raise UsageError(what, hint="give ranges for dimensions that the model leaves open")
-    return graph
+    if job.options.specialisations:
+        what = "several sizes, and no range that holds them"
+        hint = "give the range first, as in `--dim tokens=1..512 --dim tokens=128`"
+        raise UsageError(what, where="--shape, --dim", hint=hint)
+    return Imported(graph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +76,36 @@ class _Free:
             raise error
         return cls(job, error, found)
 
-    def graph(self) -> Graph:
-        """The graph for all sizes.
+    def imported(self) -> Imported:
+        """The graph for all sizes, and those for some of them that were asked for."""
+        graph, found = self._found()
+        kinds = specialised_sizes(graph, found.dims, self.job.options)
+        narrowed = [replace(found, dims=found.dims.with_values(one.values)) for one in kinds]
+        made = (Specialised(one.attempt(), sizes.ranges) for one, sizes in zip(narrowed, kinds, strict=True))
+        return Imported(graph, tuple(made))
+
+    def _found(self) -> tuple[Graph, _Free]:
+        """The graph for all sizes, and what it was made from.
 
         Where sizes do not go together, it may be that a model takes multiples of some only: what is halved
         and doubled has to meet what was not. Or that one size is the sum of two others: exporters give these
         names of their own, too. Raises OpenDimensionsError where there is no such graph.
         """
         try:
-            return self.attempt()
+            return self.attempt(), self
         except UnsupportedModelError:
             raise
         except (BadInputError, OpenDimensionsError) as found:
             steps = self._found_steps()
             if steps:
-                return replace(self, steps=steps).attempt()
+                stepped = replace(self, steps=steps)
+                return stepped.attempt(), stepped
             if isinstance(found, OpenDimensionsError):
                 raise
             for dims in self._with_sums():
                 with suppress(BadInputError):
-                    return replace(self, dims=dims).attempt()
+                    summed = replace(self, dims=dims)
+                    return summed.attempt(), summed
             if any(self.dims.symbols.values()):
                 raise  # it is what was asked for that does not do
             raise self._refusal(f"{found.what}: {found.why}") from found
@@ -116,7 +131,7 @@ class _Free:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
         reason = ""
         on_device = self.job.target.device is not None  # whose launches are for one number of samples
-        if self.dims.batch and not on_device and self.dims.symbols[self.dims.batch] is None:
+        if self._may_be_batch() and not on_device:
             try:
                 return self._with_batch()
             except (NotSeparateError, FixedSizeError) as found:
@@ -129,11 +144,18 @@ class _Free:
             reasons = dict.fromkeys(item for item in (reason, str(found)) if item)
             raise self._refusal("; ".join(reasons)) from found
 
+    def _may_be_batch(self) -> bool:
+        """Whether there is a first dimension of which any run has one or more."""
+        asked = self.dims.symbols[self.dims.batch] if self.dims.batch else (0, 0)
+        return asked is None or asked[0] == 1
+
     def _with_batch(self) -> Graph:
         batch = self.dims.batch
         others = tuple(name for name in self.dims.symbols if name != batch)
         one, small = self._sized({batch: 1}, others)
+        asked = self.dims.symbols[batch]
         first, largest = self._import({**small, batch: 1}), _most_samples(one)
+        largest = min(largest, asked[1]) if asked is not None else largest
         try:
             for count in (2, largest if not others else 3):
                 check_samples(canonical(first), canonical(self._import({**small, batch: count})), count)

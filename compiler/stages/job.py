@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +13,7 @@ from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions
 from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser
-from compiler.stages.dump import Dump, Edit, read_edit
+from compiler.stages.dump import SPECIALISED, Dump, Edit, read_edit
 from compiler.targets import Target, get_target
 
 KERNEL_STAGES = ("loops", "schedule", "lower", "render")
@@ -71,6 +71,10 @@ class CompileJob:
         if does:
             self.limits.of(name).are_all("the model")
         return does
+
+    def for_graph(self, number: int) -> CompileJob:
+        """The job of one of a library's graphs: 0 is the general one, the others are specialised."""
+        return replace(self, dump=self.dump.below(f"{SPECIALISED}/{number}")) if number else self
 
     @property
     def last(self) -> str:

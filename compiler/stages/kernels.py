@@ -83,11 +83,23 @@ class Step:
     derived: Mapping[Value, Derived] = field(default_factory=dict)
 
 
-def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[Step]]:
-    """The unique pieces of work of a model, each to be one kernel, and the calls of these in order."""
+def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[Work], list[list[Step]]]:
+    """The unique pieces of work of all graphs, each to be one kernel, and each graph's calls in order."""
+    known: dict[Work, int] = {}
+    steps = [model_steps(one, job, known)[1] for one in laid_out]
+    return list(known), steps
+
+
+def model_steps(
+    laid_out: LaidOut, job: CompileJob, known: dict[Work, int] | None = None
+) -> tuple[list[Work], list[Step]]:
+    """The unique pieces of work of a graph, each to be one kernel, and the calls of these in order.
+
+    `known` has the work of other graphs of the library with its numbers; what is new is added.
+    """
+    known = {} if known is None else known
     facts, constants = job.target.facts, laid_out.fused.graph.constants
     choose = form_chooser(laid_out.layouts, facts, job.chooser)
-    known: dict[Work, int] = {}
     steps: list[Step] = []
     funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
     grown = {state.present for state in states_of(laid_out)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
@@ -12,7 +13,7 @@ from compiler.graph.extents import dims_text
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.text import print_func
 from compiler.render.device import Launch
-from compiler.render.host import HostPlan
+from compiler.render.host import HostPlan, PlanSpecialisation
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.targets.device import Images
@@ -24,12 +25,15 @@ VERSION = 1
 def model_manifest(
     graph: Graph,
     kernels: Sequence[Kernel],
-    steps: Sequence[Step],
+    steps: Sequence[Sequence[Step]],
     plan: HostPlan,
     images: Images,
     job: CompileJob,
 ) -> bytes:
-    """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
+    """The manifest as UTF-8 JSON; the same compile gives the same bytes.
+
+    steps: of each plan, the general one first, to which the graph belongs.
+    """
     target = job.target
     name, _, arch = target.text.partition(":")
     content: dict[str, Any] = {
@@ -54,17 +58,39 @@ def model_manifest(
         "sample_bytes": plan.sample_bytes,
         "scratch_bytes": plan.scratch_bytes,
         "constant_bytes": plan.constants_bytes,
-        "flops": sum(step.group.flops for step in steps),
+        "flops": _flops(steps[0]),
         "default_streams": target.device.default_streams if target.device is not None else (),
         "images": [{"kind": one.kind, "arch": one.arch, "bytes": len(one.data)} for one in images.images],
         "resources": [asdict(item) for item in images.resources],
-        "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],
-        "steps": [{"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps],
+        "kernels": _kernels(kernels, steps),
+        "steps": _steps(steps[0]),
+        "specialisations": [
+            _specialisation(one, calls) for one, calls in zip(plan.specialisations, steps[1:], strict=True)
+        ],
     }
     left_out = {"without": job.options.without, "conservative": job.options.conservative}
     content |= {name: list(values) for name, values in left_out.items() if values}
     content |= {"limits": dict(sorted(job.options.limits.items()))} if job.options.limits else {}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _specialisation(one: PlanSpecialisation, steps: Sequence[Step]) -> dict[str, Any]:
+    """What is not as in the general plan; ranges are of all symbols, a free batch first."""
+    return {
+        "ranges": [[item.minimum, item.maximum] for item in one.ranges],
+        "arena_bytes": one.plan.arena_bytes,
+        "sample_bytes": one.plan.sample_bytes,
+        "flops": _flops(steps),
+        "steps": _steps(steps),
+    }
+
+
+def _flops(steps: Sequence[Step]) -> int:
+    return sum(step.group.flops for step in steps)
+
+
+def _steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    return [{"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps]
 
 
 def _tensors(
@@ -86,6 +112,13 @@ def _tensors(
 def _extents(graph: Graph, value: Value) -> list[dict[str, Any] | None]:
     """How each axis follows from the symbols; null where a run has all of it."""
     return [None if extent is None else asdict(extent) for extent in graph.extents[value]]
+
+
+def _kernels(kernels: Sequence[Kernel], steps: Sequence[Sequence[Step]]) -> list[dict[str, Any]]:
+    calls: list[list[Step]] = [[] for _ in kernels]
+    for step in chain.from_iterable(steps):
+        calls[step.kernel].append(step)
+    return [_kernel(kernel, own) for kernel, own in zip(kernels, calls, strict=True)]
 
 
 def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:

@@ -24,10 +24,20 @@ def plan_symbols(graph: Graph) -> tuple[PlanSymbol, ...]:
     return (*batch, *(PlanSymbol(item.minimum, item.maximum, item.step) for item in graph.symbols))
 
 
+def input_names(graph: Graph) -> tuple[str, ...]:
+    """What the model calls the inputs that a caller gives."""
+    return graph.input_names[: len(graph.operands)]
+
+
 def symbol_names(graph: Graph) -> tuple[str, ...]:
     """What the model calls the symbols of the plan."""
     batch = [graph.batch.name] if graph.batch is not None else []
     return (*batch, *(symbol.name for symbol in graph.symbols))
+
+
+def plan_names(graph: Graph) -> tuple[str, ...]:
+    """All names of a plan in their order: inputs, outputs and checks, symbols."""
+    return (*input_names(graph), *graph.output_names, *symbol_names(graph))
 
 
 def plan_inputs(graph: Graph) -> tuple[PlanTensor, ...]:

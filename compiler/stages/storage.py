@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compiler.core.diagnostics import UsageError
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
-from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanGuard, PlanStep
-from compiler.stages.constants import ConstantPool
+from compiler.render.host import (
+    ArgKind,
+    HostPlan,
+    PlanArg,
+    PlanGuard,
+    PlanSpecialisation,
+    PlanStep,
+    PlanSymbol,
+)
+from compiler.stages.constants import ConstantPool, GraphConstants
 from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
 from compiler.stages.guards import Guard, guards_of
@@ -21,6 +30,7 @@ from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.optional import SHARE_MEMORY
 from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_states, plan_symbols
+from compiler.stages.specialised import Imported
 from compiler.stages.states import states_of
 from compiler.stages.text import plan_text
 
@@ -99,16 +109,56 @@ def _bytes(laid_out: LaidOut, value: Value) -> int:
 # ---------------------------------------------------------------- what the runtime executes
 
 
-def plan_model(
+def plan_library(
+    laid_out: Sequence[LaidOut],
+    kernels: Sequence[Kernel],
+    steps: Sequence[Sequence[Step]],
+    imported: Imported,
+    jobs: Sequence[CompileJob],
+) -> tuple[HostPlan, ConstantPool, Storage]:
+    """The plan of a library, the constants of all its graphs, and where tensors of the general one lie."""
+    pool, plans, storages = ConstantPool(), [], []
+    for one, calls, job in zip(laid_out, steps, jobs, strict=True):
+        plan, storage = _plan_graph(one, kernels, calls, job, pool)
+        plans.append(plan)
+        storages.append(storage)
+    specialisations = tuple(
+        PlanSpecialisation(
+            replace(plan, features=()),
+            tuple(PlanSymbol(item.minimum, item.maximum, item.step) for item in one.ranges),
+        )
+        for plan, one in zip(plans[1:], imported.specialised, strict=True)
+    )
+    _check_states(plans, jobs[0])
+    plan = replace(plans[0], constants_bytes=pool.bytes, specialisations=specialisations)
+    return plan, pool, storages[0]
+
+
+def _check_states(plans: Sequence[HostPlan], job: CompileJob) -> None:
+    """Raise UsageError where a context could not go on from what another plan keeps."""
+    general, *specialised = plans
+    if any(plan.states != general.states for plan in specialised):
+        what = "a specialisation for one size of what the model keeps from run to run"
+        hint = "leave the dimension of what was before open: specialise for the number of new places"
+        raise UsageError(what, where="--shape, --dim", hint=hint)
+    if specialised and general.states and job.target.device is not None:
+        what = "specialisations of a model that keeps states, on a device"
+        why = "states stay in the device's memory, as one of the plans has them"
+        raise UsageError(what, where="--shape, --dim", why=why, hint="give one range, or compile for `cpu`")
+
+
+def _plan_graph(
     laid_out: LaidOut,
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     job: CompileJob,
-) -> tuple[HostPlan, ConstantPool, Storage]:
-    """The calls with their arguments, the constants that they read, and where tensors lie."""
+    pool: ConstantPool,
+) -> tuple[HostPlan, Storage]:
+    """The calls with their arguments, and where tensors lie; constants that they read go into the pool."""
     graph, target = laid_out.fused.graph, job.target
     derived = {value: made for step in steps for value, made in step.derived.items()}
-    constants = ConstantPool(graph.constants, derived)
+    several = bool(job.options.specialisations)
+    constants = GraphConstants(pool, graph.constants, derived, by_content=several)
     written = [step.values[len(step.values) - kernels[step.kernel].func.outputs :] for step in steps]
     guards: Sequence[Guard | None] = [None] * len(steps)
     if target.device is None:
@@ -130,7 +180,7 @@ def plan_model(
         arena_bytes=storage.plan.bytes,
         sample_bytes=storage.samples.bytes,
         scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
-        constants_bytes=constants.bytes,
+        constants_bytes=pool.bytes,
         features=target.features,
         checks=graph.checks,
         sizes=graph.sizes,
@@ -141,7 +191,7 @@ def plan_model(
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )
     job.dump.model(PLAN, plan_text(laid_out.fused, steps, storage.slots, plan))
-    return plan, constants, storage
+    return plan, storage
 
 
 def _use(step: Step, kernel: Kernel, graph: Graph, guard: Guard | None) -> Use:
@@ -160,6 +210,6 @@ def _plan_guard(guard: Guard | None, laid_out: LaidOut, storage: Storage) -> Pla
     return PlanGuard(storage.slots[value], value.type.size, guard.expected, stride)
 
 
-def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: ConstantPool) -> PlanArg:
+def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: GraphConstants) -> PlanArg:
     found = storage.slots.get(value)
     return found or PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))

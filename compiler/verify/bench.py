@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
-from compiler.verify.sizes import sizes_of
+from compiler.verify.sizes import free_names, plan_of, sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
 _PROFILE_RUNS = 20
@@ -47,7 +47,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
     mine = measured[""]
     manifest = library.manifest
-    rates = _Rates(manifest.get("flops"), peak)
+    rates = _Rates(plan_of(manifest, library.inputs, feeds).get("flops"), peak)
     times = [_times(one, measured[f"{i}"], rates, mine) for i, one in enumerate(others)]
     return BenchReport(
         library=request.library,
@@ -159,7 +159,9 @@ def _other_library(path: Path, request: BenchRequest, library: Model, feeds: Map
     target = str(manifest_of(path).get("target", ""))
     device = request.device if target == library.manifest.get("target") else None
     other = load(path, device=device)
-    theirs = _feeds(other, request)
+    free = free_names(other.manifest)  # it may be for just one of the sizes
+    dims = {name: extent for name, extent in request.dims.items() if name in free}
+    theirs = _feeds(other, replace(request, dims=dims))
     ours, found = ({name: (one.shape, one.dtype) for name, one in some.items()} for some in (feeds, theirs))
     if ours != found:
         differing = sorted(name for name in {*ours, *found} if ours.get(name) != found.get(name))

@@ -17,11 +17,14 @@ class Boundary:
     nodes: tuple[int, ...]
 
 
-def boundaries(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> tuple[Boundary, ...]:
-    """The kernels whose result has a name in the file, each once, in order of execution."""
+def boundaries(model: onnx.ModelProto, plan: Mapping[str, Any]) -> tuple[Boundary, ...]:
+    """The kernels whose result has a name in the file, each once, in order of execution.
+
+    plan: what the manifest says of one.
+    """
     by_label = _labels(model)
     found: dict[str, Boundary] = {}
-    for step in manifest["steps"]:
+    for step in plan["steps"]:
         labels = (
             f"makes {label.partition(', makes ')[2]}" if label[:1] == "(" else label
             for label in step["nodes"]

@@ -26,6 +26,7 @@ from compiler.verify.foreign import ForeignModel
 from compiler.verify.labels import in_numbers
 from compiler.verify.reference import make_reference
 from compiler.verify.report import Comparison, VerifyRequest
+from compiler.verify.sizes import plan_of
 
 _EMBED_LIMIT_BYTES = 1 << 30
 
@@ -44,7 +45,7 @@ def compare_layers(
     """
     proto = read_model(request.model)
     outputs = {one.name for one in proto.graph.output}
-    kernels = boundaries(proto, library.manifest)
+    kernels = boundaries(proto, plan_of(library.manifest, library.inputs, feeds))
     names = [one.value for one in kernels if one.value not in outputs]
     with private_directory("tk-layers") as directory:
         model = _write_exposed(request.model, names, directory)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.core.diagnostics import UsageError, did_you_mean
-from compiler.runtime.specs import SymbolicDim, TensorSpec
+from compiler.runtime.manifest import plan_for
+from compiler.runtime.specs import SymbolicDim, TensorSpec, extents_of
 from compiler.runtime.tensors import Array
 
 
@@ -33,16 +34,21 @@ class Sizes:
     """How the inputs of a library may differ from run to run; extents by number of the library's symbol.
 
     ranges: those that have a least and a largest extent worth trying. derived: those that follow from others.
-    asked: those that the user gave.
+    asked: those that the user gave. further: to be tried behind these, for kernels that only some sizes have.
     """
 
     ranges: frozenset[int] = frozenset()
     derived: Mapping[int, Sum] = field(default_factory=dict)
     asked: Mapping[int, int] = field(default_factory=dict)
+    further: tuple[Mapping[int, int], ...] = ()
 
     @property
     def tries(self) -> int:
         """In how many runs there is something new to try."""
+        return self._general_tries + len(self.further)
+
+    @property
+    def _general_tries(self) -> int:
         return 3 if self.ranges - self.asked.keys() else 2
 
     def extents(self, specs: Sequence[TensorSpec], given: Mapping[str, Array], run: int) -> dict[int, int]:
@@ -53,6 +59,9 @@ class Sizes:
             for dim, extent in zip(spec.shape, shape, strict=False):
                 if isinstance(dim, SymbolicDim) and dim.symbol not in self.derived:
                     found.setdefault(dim.symbol, extent)
+        at = run - self._general_tries
+        for number, extent in (self.further[at] if 0 <= at < len(self.further) else {}).items():
+            found.setdefault(number, extent)
         for dim in _symbolic(specs):
             if dim.symbol not in self.derived and dim.symbol not in found:
                 found[dim.symbol] = self._by_run(dim, run)
@@ -84,6 +93,19 @@ def _symbolic(specs: Sequence[TensorSpec]) -> Iterator[SymbolicDim]:
     yield from (dim for spec in specs for dim in spec.shape if isinstance(dim, SymbolicDim))
 
 
+def plan_of(
+    manifest: Mapping[str, Any], specs: Sequence[TensorSpec], feeds: Mapping[str, Array]
+) -> Mapping[str, Any]:
+    """What the manifest says of the plan that runs with these inputs: `steps`, `flops`, memory."""
+    return plan_for(manifest, extents_of(specs, [feeds[one.name] for one in specs]))
+
+
+def free_names(manifest: Mapping[str, Any]) -> list[str]:
+    """What the model calls the dimensions that a run decides, by the library's number of them."""
+    batch = manifest.get("batch")
+    return [*([batch["name"]] if batch else []), *(one["name"] for one in manifest.get("symbols", ()))]
+
+
 def sizes_of(
     manifest: Mapping[str, Any],
     specs: Sequence[TensorSpec],
@@ -95,9 +117,7 @@ def sizes_of(
     dims: extents by what the model calls a dimension; shapes: those of inputs. Raises UsageError for a name
     that there is not, for a shape that does not fit, and for two extents of one dimension.
     """
-    batch, symbols = manifest.get("batch"), manifest.get("symbols", [])
-    names = [*([batch["name"]] if batch else []), *(one["name"] for one in symbols)]
-    first = 1 if batch else 0
+    names, first = free_names(manifest), 1 if manifest.get("batch") else 0
     ranges = frozenset(range(first, len(names)))
     asked: dict[int, int] = {}
     for name, extent in (dims or {}).items():
@@ -111,7 +131,23 @@ def sizes_of(
             if number not in derived and asked.setdefault(number, extent) != extent:
                 why = f"it is {asked[number]} elsewhere, and {extent} here"
                 raise UsageError("a dimension has two extents", where=f"--shape {name}", why=why)
-    return Sizes(ranges, derived, asked)
+    further = (item for item in _of_specialisations(manifest) if not item.keys() <= asked.keys())
+    return Sizes(ranges, derived, asked, tuple(further))
+
+
+def _of_specialisations(manifest: Mapping[str, Any]) -> Iterator[dict[int, int]]:
+    """For each specialisation its largest and least sizes, and those beyond, of what it narrows."""
+    batch = manifest.get("batch")
+    general = [(1, batch["largest"], 1)] if batch else []
+    general += [(one["minimum"], one["maximum"], one.get("step", 1)) for one in manifest.get("symbols", ())]
+    for one in manifest.get("specialisations", ()):
+        pairs = enumerate(zip(one["ranges"], general, strict=True))
+        narrowed = {n: (own, of) for n, (own, of) in pairs if tuple(own) != of[:2]}
+        largest = {n: most for n, ((_, most), _) in narrowed.items()}
+        least = {n: low for n, ((low, _), _) in narrowed.items()}
+        beyond = {n: min(most + step, high) for n, ((_, most), (_, high, step)) in narrowed.items()}
+        yield largest
+        yield from (item for item in (least, beyond) if item != largest)
 
 
 def _derived(manifest: Mapping[str, Any], specs: Sequence[TensorSpec], first: int) -> dict[int, Sum]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import onnxruntime
 import pytest
 
 import compiler
-from compiler import CompileOptions
+from compiler import CompileOptions, SizeRange, SpecialisedSizes, UsageError
 from compiler.core.process import run
 from tests.support.emulated_models import text_only
 from tests.support.sized_models import Array
@@ -117,6 +118,31 @@ def test_the_same_tokens_as_onnxruntime(decoder: Made) -> None:
         with model.context(threads) as context:
             assert generate(Arrays(proto, lambda given: list(context.run(given).values()))) == expected
             assert generate(InPlace(context)) == expected
+
+
+def test_states_move_between_specialisations(tmp_path: Path) -> None:
+    """The prompt by the general plan, tokens by one of their own, and guesses by the general one again."""
+    path, library = tmp_path / "m.onnx", tmp_path / "m.so"
+    small_llama(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    expected = generate(Arrays(onnx.load(path), lambda given: session.run(None, dict(given))), steps=12)
+    sizes = {"tokens": SizeRange(1, 8), "past": SizeRange(0, 24)}
+    one = (SpecialisedSizes(dims={"tokens": 1}),)
+    options = CompileOptions(output=library, target="cpu", dims=sizes, specialisations=one)
+    compiler.compile_model(path, options)
+    with compiler.load(library) as model, model.context(1) as context:
+        assert generate(InPlace(context), steps=12) == expected
+        decoder = InPlace(context)
+        decoder.reset()
+        found = decoder(given_for(PROMPT, 0))
+        for step in range(6):
+            assert int(found[0, -1].argmax()) == expected[step]
+            decoder(given_for((3, 4, 5), len(PROMPT) + step))
+            context.reset(len(PROMPT) + step)
+            found = decoder(given_for(expected[step : step + 1], len(PROMPT) + step))
+    fixed = (SpecialisedSizes(dims={"past": 0, "tokens": 5}),)
+    with pytest.raises(UsageError, match="what the model keeps"):
+        compiler.compile_model(path, replace(options, specialisations=fixed))
 
 
 def test_states_in_place(decoder: Made) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +15,7 @@ from compiler.graph.edit import Editor
 from compiler.graph.ir import Batch, Extent, Graph, Symbol, TensorType, Value, verify
 from compiler.reports import CompileOptions
 from compiler.stages.job import CompileJob
+from compiler.stages.specialised import Imported
 
 Array = np.ndarray
 Axis = int | Extent | None
@@ -89,7 +90,7 @@ def compiled(graph: Graph, path: Path, target: str = "cpu", model: Path | None =
         model = path.with_suffix(".onnx")
         model.write_bytes(b"no model: the graph was written by hand")
     job = CompileJob.of(model, CompileOptions(output=path, target=target))
-    with patch.object(pipeline, "import_for_job", lambda _: replace(graph)):
+    with patch.object(pipeline, "import_for_job", lambda _: Imported(graph)):
         pipeline.run_job(job)
     return path
 

@@ -86,12 +86,15 @@ def compile_options(
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
 ) -> compiler.CompileOptions:
     """How the options say that a model is compiled; where to is decided by its name, too."""
+    shapes = options.lists("--shape", shape, options.read_extents)
+    dims = options.lists("--dim", dim, options.read_dim_range)
     return compiler.CompileOptions(
         output=Path(),
         target=target[0] if target else None,
         arch=arch,
-        shapes=options.pairs("--shape", shape, options.read_extents),
-        dims=options.pairs("--dim", dim, options.read_dim_range),
+        shapes={name: values[0] for name, values in shapes.items()},
+        dims={name: values[0] for name, values in dims.items()},
+        specialisations=options.specialisations(shapes, dims),
         binds=options.pairs("--bind", bind, options.read_value),
         threads=threads,
         emit=_emit(emit),

@@ -117,14 +117,22 @@ def _refusals(unsupported: Sequence[compiler.Unsupported]) -> list[tuple[object,
     return [(op, len(nodes), nodes[0], reason) for (op, reason), nodes in found.items()]
 
 
-def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
-    console.data(f"{report.path}  ({report.target}, {report.arch})")
-    console.data(_tensors(report.inputs, report.outputs))
+def _show_sizes(report: compiler.LibraryReport) -> None:
+    """What a run decides, what a context keeps, and which sizes have kernels of their own."""
     for free in report.free:
         steps = f" in steps of {free.step}" if free.step > 1 else ""
         console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
     for past, present in report.states:
         console.data(f"state: {past} is {present} of the run before, kept by the context")
+    for part in report.specialisations:
+        count = compiler.counted(len(part.kernels), "kernel")
+        console.data(f"specialised for {_sizes(part)}: {part.flops / 1e9:.3g} GFLOP in {count}")
+
+
+def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
+    console.data(f"{report.path}  ({report.target}, {report.arch})")
+    console.data(_tensors(report.inputs, report.outputs))
+    _show_sizes(report)
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
@@ -156,6 +164,14 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     for one in report.kernels:
         console.data(f"\n# kernel {one.index}\n{one.func.rstrip()}")
         console.data(f"\n# trace of kernel {one.index}\n{one.trace.rstrip()}")
+
+
+def _sizes(one: compiler.SpecialisationInfo) -> str:
+    return ", ".join(
+        f"{free.name or 'a dimension without name'} "
+        + (f"{free.minimum}" if free.minimum == free.maximum else f"{free.minimum} to {free.maximum}")
+        for free in one.sizes
+    )
 
 
 def _launches(report: compiler.LibraryReport) -> str:

@@ -202,7 +202,8 @@ tk_status tk_context_shapes_v1(tk_context *context, const DLTensor *inputs, int3
 tk_status tk_context_reset_v1(tk_context *context, int64_t length);
 
 /* As tk_context_run_v1, and measures each step. times has room for *count; *count is set to the number of
- * steps. With times == null nothing runs and only *count is set. */
+ * steps. With times == null nothing runs and only *count is set: to the most that there are, as a library may have other
+ * steps for some sizes. */
 tk_status tk_context_profile_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs,
                                 DLTensor *outputs, int32_t n_outputs, tk_step_time *times, int32_t *count);
 

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 8
+#define TK_PLAN_VERSION 9
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -145,6 +145,15 @@ typedef struct tk_device_plan {
   const int32_t *args;          /* indices into tk_plan.args */
 } tk_device_plan;
 
+/* A plan for some of the model's sizes, with kernels and memory of its own: for runs in which each symbol of the general
+ * plan is in its range. It is whole, as if it were a library of its own with these sizes: inputs and results are those
+ * of the general plan, symbols and checks are numbered and named by themselves. The functions of a device and the
+ * constants are shared; features, threads, constants_bytes and specialisations have no meaning in it. */
+typedef struct tk_specialisation {
+  const struct tk_plan *plan;
+  const tk_symbol *ranges; /* for each symbol of the general plan; divisors are as there */
+} tk_specialisation;
+
 typedef struct tk_plan {
   int32_t version; /* TK_PLAN_VERSION */
   int32_t n_inputs, n_outputs, n_symbols, n_steps, n_args, n_features;
@@ -168,6 +177,8 @@ typedef struct tk_plan {
   int32_t first_size;
   const tk_state *states; /* null where there are none */
   int64_t n_states;
+  int32_t n_specialisations; /* a run takes the first one that holds its sizes, else this plan, the general one */
+  const tk_specialisation *specialisations;
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

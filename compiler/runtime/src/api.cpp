@@ -232,12 +232,14 @@ tk_status context_profile(tk_context *context, const DLTensor *inputs, int32_t n
   if (context == nullptr) return missing("tk_context_profile", "context");
   if (count == nullptr) return missing("tk_context_profile", "count");
   const int32_t room = *count;
-  const int32_t steps = context->model().plan->n_steps;
+  const int32_t steps = context->most_steps();
   *count = steps;
   if (times == nullptr) return TK_OK;
   if (room < steps)
     return fail(TK_ERR_ARGUMENT, "tk_context_profile: room for %d times, the model has %d steps", room, steps);
-  return run(context, inputs, n_inputs, outputs, n_outputs, times);
+  const tk_status status = run(context, inputs, n_inputs, outputs, n_outputs, times);
+  if (status == TK_OK) *count = context->steps_run();
+  return status;
 }
 
 const char *last_error() { return tk::last_error(); }

@@ -35,8 +35,16 @@ tk_status make_room(tk::Mapping *room, const tk::Box &box, const tk::Tensor &ten
 
 }  // namespace
 
-tk_context::tk_context(const tk_model &model, const tk_context_options &options)
-    : model_(model), options_(options), default_threads_(model.plan->threads), states_(model) {
+tk_context::tk_context(const tk_model &model, const tk_context_options &options, tk_context *general)
+    : model_(model),
+      options_(options),
+      general_(general),
+      default_threads_(general == nullptr ? model.plan->threads : general->default_threads_),
+      memory_(general == nullptr ? std::make_shared<Memory>() : general->memory_),
+      arena_(memory_->arena),
+      scratch_(memory_->scratch),
+      staging_(memory_->staging),
+      states_(model) {
   if (default_threads_ <= 0) default_threads_ = tk::usable_processors();
   if (default_threads_ > kMaxThreads) default_threads_ = kMaxThreads;
 }
@@ -53,16 +61,33 @@ tk_status tk_context::prepare() {
   }
   for (size_t i = 0; i < model_.outputs.size(); ++i)
     output_boxes_.emplace_back(plan, *model_.outputs[i].plan, *model_.outputs[i].plan, model_.is_present[i]);
-  if (model_.device != nullptr) return tk::DeviceContext::open(model_, stream_of(options_), &device_);
-  if (!arena_.allocate(plan.arena_bytes))
+  if (const tk_status status = prepare_memory()) return status;
+  return prepare_specialised();
+}
+
+tk_status tk_context::prepare_memory() {
+  if (model_.device != nullptr) {
+    const tk::DeviceContext *general = general_ == nullptr ? nullptr : general_->device_.get();
+    return tk::DeviceContext::open(model_, stream_of(options_), general, &device_);
+  }
+  const int64_t needed = model_.most(&tk_plan::arena_bytes);
+  if (general_ == nullptr && !arena_.allocate(needed))
     return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
-                    static_cast<long long>(plan.arena_bytes));
+                    static_cast<long long>(needed));
   targets_.assign(model_.outputs.size(), nullptr);
   staged_inputs_ = std::vector<tk::Mapping>(model_.inputs.size());
   staged_outputs_ = std::vector<tk::Mapping>(model_.outputs.size());
   resolve_fixed();
   find_lifetimes();
   return set_threads(options_.threads);
+}
+
+tk_status tk_context::prepare_specialised() {
+  for (const std::unique_ptr<tk_model> &own : model_.specialised) {
+    specialised_.emplace_back(new tk_context(*own, options_, this));
+    if (const tk_status status = specialised_.back()->prepare()) return status;
+  }
+  return TK_OK;
 }
 
 tk_status tk_context::set_threads(int32_t threads) {
@@ -81,11 +106,16 @@ tk_status tk_context::set_threads(int32_t threads) {
   scratch_stride_ = stride;
   threads_ = count;
   workers_.resize(static_cast<size_t>(count) - 1);
+  for (const std::unique_ptr<tk_context> &one : specialised_)
+    if (const tk_status status = one->set_threads(threads)) return status;
   return TK_OK;
 }
 
+int32_t tk_context::most_steps() const { return model_.most(&tk_plan::n_steps); }
+
 void tk_context::resolve_fixed() {
   const tk_plan &plan = *model_.plan;
+  resolved_in_ = arena_.data();
   pointers_.assign(static_cast<size_t>(plan.n_args), nullptr);
   open_inputs_.clear();
   open_outputs_.clear();
@@ -110,16 +140,17 @@ void tk_context::resolve_fixed() {
 
 tk_status tk_context::place_samples() {
   const tk_plan &plan = *model_.plan;
-  if (plan.sample_bytes == 0 || symbols_[0] == samples_) return TK_OK;
-  const int64_t all = tk::checked_product(plan.sample_bytes, symbols_[0]);
+  const int64_t samples = plan.sample_bytes == 0 ? 0 : symbols_[0];
+  if (samples == samples_ && arena_.data() == resolved_in_) return TK_OK;
+  const int64_t all = tk::checked_product(plan.sample_bytes, samples);
   const int64_t needed = all < 0 ? all : plan.arena_bytes + all;
   if (arena_.bytes() < needed || all < 0) {
     samples_ = 0;  // until there is memory again
     if (!arena_.allocate(needed))
       return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results of %lld samples (%lld bytes each)",
-                      static_cast<long long>(symbols_[0]), static_cast<long long>(plan.sample_bytes));
+                      static_cast<long long>(samples), static_cast<long long>(plan.sample_bytes));
   }
-  samples_ = symbols_[0];
+  samples_ = samples;
   resolve_fixed();
   return TK_OK;
 }
@@ -247,13 +278,47 @@ void tk_context::execute(tk_step_time *times) {
   if (exec.team.n_workers > 0) tk::tk_pool_v1.release(exec.team.n_workers, workers_.data());
 }
 
+tk_context *tk_context::for_symbols(const std::vector<int64_t> &symbols) {
+  const size_t number = model_.specialised_for(symbols);
+  return number < specialised_.size() ? specialised_[number].get() : this;
+}
+
 tk_status tk_context::shapes(const tk::Arguments &arguments) {
-  const DLTensor *inputs = states_.complete(arguments);
+  const DLTensor *inputs = ran_->states_.complete(arguments);
   if (const tk_status status = tk::bind_symbols(model_, inputs, &symbols_)) return status;
-  return tk::write_shapes(model_, symbols_, states_.wanted(arguments));
+  return tk::write_shapes(model_, symbols_, ran_->states_.wanted(arguments));
 }
 
 tk_status tk_context::run(const tk::Arguments &arguments, tk_step_time *times) {
+  if (specialised_.empty()) return run_alone(arguments, times);
+  const DLTensor *inputs = ran_->states_.complete(arguments);
+  if (const tk_status status = tk::bind_symbols(model_, inputs, &symbols_)) return status;
+  tk_context *const chosen = for_symbols(symbols_);
+  tk::Arguments own = arguments;
+  if (chosen != ran_ && ran_->states_.has_kept(arguments)) {
+    // The plans have memory of their own for states, in strides of their own.
+    own.inputs = ran_->take_states(inputs);
+    own.n_inputs = static_cast<int32_t>(model_.inputs.size());
+  }
+  if (const tk_status status = chosen->run_alone(own, times)) return status;
+  ran_ = chosen;
+  return TK_OK;
+}
+
+const DLTensor *tk_context::take_states(const DLTensor *inputs) {
+  taken_.assign(inputs, inputs + model_.inputs.size());
+  taken_states_.resize(model_.states.size());
+  for (size_t i = 0; i < model_.states.size(); ++i) {
+    const tk_state &state = model_.states[i];
+    const size_t output = static_cast<size_t>(state.output);
+    DLTensor *past = &taken_[static_cast<size_t>(state.input)];
+    taken_states_[i] = tk::first_places(output_boxes_[output], outputs_[output].data, *past, state.axis);
+    past->data = taken_states_[i].data();
+  }
+  return taken_.data();
+}
+
+tk_status tk_context::run_alone(const tk::Arguments &arguments, tk_step_time *times) {
   const DLTensor *inputs = states_.complete(arguments);
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, states_.wanted(arguments), symbols_, &owned_, &outputs_))

@@ -3,6 +3,7 @@
 #define TK_CONTEXT_H
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "binding.h"
@@ -15,18 +16,22 @@
 
 struct tk_context {
  public:
-  tk_context(const tk_model &model, const tk_context_options &options);
+  // `general`: the context of which this is the part for some sizes; they share memory, as one of them runs at a time.
+  tk_context(const tk_model &model, const tk_context_options &options, tk_context *general = nullptr);
 
   // To be called once before anything else.
   tk_status prepare();
   tk_status set_threads(int32_t threads);
   int32_t threads() const { return threads_; }
-  // times may be null; otherwise it has room for one entry per step.
+  // times may be null; otherwise it has room for one entry per step, whichever plan runs.
   tk_status run(const tk::Arguments &arguments, tk_step_time *times);
   // What such a run makes of the outputs' dimensions and types.
   tk_status shapes(const tk::Arguments &arguments);
   // Keeps the first `length` places of states.
-  tk_status reset(int64_t length) { return states_.cut(length); }
+  tk_status reset(int64_t length) { return ran_->states_.cut(length); }
+  // Steps of the plan that has most, and of the one that ran last.
+  int32_t most_steps() const;
+  int32_t steps_run() const { return ran_->model_.plan->n_steps; }
 
   const tk_model &model() const { return model_; }
   // Set while a run is under way; guards against a second thread.
@@ -40,6 +45,19 @@ struct tk_context {
     int64_t offset;
   };
 
+  // Memory that is undefined between runs.
+  struct Memory {
+    tk::Mapping arena, scratch, staging;
+  };
+
+  tk_status prepare_memory();
+  tk_status prepare_specialised();
+  // The context for the sizes of a run.
+  tk_context *for_symbols(const std::vector<int64_t> &symbols);
+  // By the plan of this context.
+  tk_status run_alone(const tk::Arguments &arguments, tk_step_time *times);
+  // The inputs of a run with what this context keeps, for another one to go on from. Valid until the next call.
+  const DLTensor *take_states(const DLTensor *inputs);
   void resolve_fixed();
   // Makes room for the samples of this run, and gives the steps their places in it.
   tk_status place_samples();
@@ -60,12 +78,15 @@ struct tk_context {
 
   const tk_model &model_;
   const tk_context_options options_;
+  const tk_context *const general_;
   int32_t default_threads_;
   int32_t threads_ = 1;
-  tk::Mapping arena_, scratch_, staging_;
+  std::shared_ptr<Memory> memory_;
+  tk::Mapping &arena_, &scratch_, &staging_;
   std::vector<tk::Mapping> staged_inputs_, staged_outputs_;  // of those that may be parts: with their largest extents
   int64_t scratch_stride_ = 0;
   int64_t samples_ = 0;  // that pointers_ are for
+  const unsigned char *resolved_in_ = nullptr;  // the arena that pointers_ are for
   std::vector<void *> pointers_;  // one per entry of plan.args
   std::vector<OpenArg> open_inputs_, open_outputs_;
   std::vector<int32_t> last_use_;     // of each input: the last step that has it as argument, or -1
@@ -74,7 +95,11 @@ struct tk_context {
   std::vector<tk::Worker *> workers_;
   tk::States states_;
   std::unique_ptr<tk::DeviceContext> device_;  // null: the kernels are host code
+  std::vector<std::unique_ptr<tk_context>> specialised_;  // as in the model
+  tk_context *ran_ = this;                                // the last time: this, or one of those
+  std::vector<std::vector<unsigned char>> taken_states_;
   // Per run; kept to save allocations.
+  std::vector<DLTensor> taken_;
   std::vector<int64_t> symbols_;
   std::vector<tk::Buffer> inputs_, outputs_;
   std::vector<tk::Box> input_boxes_, output_boxes_;  // of what callers give and get

@@ -40,13 +40,15 @@ DeviceContext::DeviceContext(const tk_model &model, bool callers_stream)
     : model_(model), callers_stream_(callers_stream),
       enough_(kBlocksPerProcessor * static_cast<uint32_t>(usable_processors())) {}
 
-tk_status DeviceContext::open(const tk_model &model, const Stream &stream, std::unique_ptr<DeviceContext> *context) {
+tk_status DeviceContext::open(const tk_model &model, const Stream &stream, const DeviceContext *general,
+                              std::unique_ptr<DeviceContext> *context) {
   std::unique_ptr<DeviceContext> opened(new DeviceContext(model, stream.callers));
   Queue *queue = nullptr;
   if (const tk_status status = model.device->open_queue(stream, &queue)) return status;
   opened->queue_.reset(queue);
-  if (const tk_status status = opened->reserve(&opened->arena_, model.plan->arena_bytes)) return status;
-  if (const tk_status status = opened->reserve(&opened->blocks_, opened->bytes_of_blocks())) return status;
+  if (general != nullptr) opened->room_ = general->room_;
+  if (general == nullptr)
+    if (const tk_status status = opened->reserve_room()) return status;
   const size_t n_inputs = static_cast<size_t>(model.plan->n_inputs);
   opened->own_inputs_.resize(n_inputs);
   opened->own_outputs_.resize(model.outputs.size());
@@ -61,8 +63,6 @@ tk_status DeviceContext::open(const tk_model &model, const Stream &stream, std::
 DeviceContext::~DeviceContext() {
   if (queue_ != nullptr) queue_->finish();
   queue_.reset();
-  model_.device->release(arena_.data);
-  model_.device->release(blocks_.data);
   for (const Own &own : own_inputs_) model_.device->release(own.data);
   for (const Own &own : own_outputs_) model_.device->release(own.data);
 }
@@ -71,8 +71,16 @@ uint32_t DeviceContext::columns(const tk_launch &launch) const {
   return launch.elastic != 0 ? std::min(launch.grid[0], enough_) : launch.grid[0];
 }
 
-int64_t DeviceContext::bytes_of_blocks() const {
-  const tk_device_plan &plan = *model_.plan->device;
+tk_status DeviceContext::reserve_room() {
+  room_ = std::make_shared<Room>(model_.device);
+  int64_t blocks = bytes_of_blocks(*model_.plan->device);
+  for (const std::unique_ptr<tk_model> &own : model_.specialised)
+    blocks = std::max(blocks, bytes_of_blocks(*own->plan->device));
+  if (const tk_status status = reserve(&room_->arena, model_.most(&tk_plan::arena_bytes))) return status;
+  return reserve(&room_->blocks, blocks);
+}
+
+int64_t DeviceContext::bytes_of_blocks(const tk_device_plan &plan) const {
   int64_t most = 0;
   for (int32_t n = 0; n < plan.n_launches; ++n)
     most = std::max(most, plan.launches[n].block_bytes * int64_t{columns(plan.launches[n])});
@@ -178,10 +186,10 @@ void DeviceContext::resolve() {
       unsigned char *base = arg.kind == TK_ARG_INPUT    ? inputs_[index]
                             : arg.kind == TK_ARG_OUTPUT ? outputs_[index]
                             : arg.kind == TK_ARG_CONST  ? static_cast<unsigned char *>(model_.device_constants)
-                                                        : arena_.data;
+                                                        : room_->arena.data;
       pointers_.push_back(base == nullptr ? nullptr : base + arg.offset);
     }
-    if (launches[n].block_bytes != 0) pointers_.push_back(blocks_.data);
+    if (launches[n].block_bytes != 0) pointers_.push_back(room_->blocks.data);
   }
 }
 

@@ -3,6 +3,7 @@
 #define TK_DEVICE_CONTEXT_H
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "binding.h"
@@ -15,7 +16,9 @@ namespace tk {
 
 class DeviceContext {
  public:
-  static tk_status open(const tk_model &model, const Stream &stream, std::unique_ptr<DeviceContext> *context);
+  // `general`: the context of which this is the part for some sizes; they share memory, as one of them runs at a time.
+  static tk_status open(const tk_model &model, const Stream &stream, const DeviceContext *general,
+                        std::unique_ptr<DeviceContext> *context);
   ~DeviceContext();
   DeviceContext(const DeviceContext &) = delete;
   DeviceContext &operator=(const DeviceContext &) = delete;
@@ -29,6 +32,20 @@ class DeviceContext {
   struct Own {
     unsigned char *data = nullptr;
     int64_t bytes = 0;
+  };
+
+  // Memory that is undefined between runs.
+  struct Room {
+    explicit Room(std::shared_ptr<Device> of) : device(std::move(of)) {}
+    ~Room() {
+      device->release(arena.data);
+      device->release(blocks.data);
+    }
+    Room(const Room &) = delete;
+    Room &operator=(const Room &) = delete;
+
+    const std::shared_ptr<Device> device;
+    Own arena, blocks;
   };
 
   // The launches of runs with the same pointers; callers that take turns with buffers have several.
@@ -45,7 +62,8 @@ class DeviceContext {
   // The same, full of zeros where it is new: kernels may read all of it.
   tk_status reserve_zeros(Own *own, int64_t bytes);
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
-  int64_t bytes_of_blocks() const;                  // what the blocks of any launch have to themselves
+  int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
+  tk_status reserve_room();
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   // States lie in the memory of the outputs that they are extended to.
   tk_status place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
@@ -68,7 +86,7 @@ class DeviceContext {
   const bool callers_stream_;
   const uint32_t enough_;  // blocks, where they deal out work among them
   std::unique_ptr<Queue> queue_;
-  Own arena_, blocks_;
+  std::shared_ptr<Room> room_;
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<Mapping> host_inputs_, host_outputs_;  // as own_..., between the device and the caller's memory
   std::vector<unsigned char *> inputs_, outputs_;  // of this run

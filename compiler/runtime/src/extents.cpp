@@ -87,6 +87,12 @@ void Box::set(const std::vector<int64_t> &symbols) {
   if (first_ == outer_) first_ = outer_ = 0;
 }
 
+int64_t Box::callers_bytes() const {
+  int64_t bytes = tensor_.dtype_bits * int64_t{tensor_.dtype_lanes} / 8;
+  for (const int64_t extent : extents_) bytes *= extent;
+  return bytes;
+}
+
 void Box::spread(unsigned char *ours, const unsigned char *callers) const {
   for_each_run([=](int64_t to, int64_t from, int64_t bytes) {
     std::memcpy(ours + to, callers + from, static_cast<size_t>(bytes));

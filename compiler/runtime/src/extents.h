@@ -33,6 +33,7 @@ class Box {
   // Whether the caller's elements lie side by side in our memory, too.
   bool is_one_run() const { return outer_ == 0; }
   int64_t bytes() const { return bytes_; }  // in our memory
+  int64_t callers_bytes() const;            // of what a run has of a tensor whose extents it decides
 
   // From the caller's memory to ours, and back. Where there are no elements, memory is not looked at.
   void spread(unsigned char *ours, const unsigned char *callers) const;

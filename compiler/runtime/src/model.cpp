@@ -183,6 +183,29 @@ tk_status upload_constants(tk_model *model) {
   return queue->finish();
 }
 
+// What a plan says of its tensors.
+tk_status describe_plan(const tk_plan &plan, Names *names, tk_model *model) {
+  model->plan = &plan;
+  Derived derived(plan);
+  const int32_t operands = plan.n_inputs - plan.n_sizes;
+  const bool sizes_fit = plan.n_sizes >= 0 && plan.first_size >= 0 && plan.first_size + plan.n_sizes <= plan.n_symbols;
+  if (!sizes_fit || !fill_tensors(plan, plan.inputs, operands, "input", names, &derived, &model->inputs) ||
+      !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", names, &derived, &model->outputs))
+    return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
+  for (int32_t i = 0; i < plan.n_symbols; ++i) {
+    const char *name = names->next();
+    model->symbols.push_back(name == nullptr ? "" : name);
+  }
+  model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
+  return fill_states(plan, model) ? TK_OK : fail(TK_ERR_LIBRARY, "the description of the states is damaged");
+}
+
+// Whether a specialised model has the operands and results of the general one.
+bool is_alike(const tk_model &general, const tk_model &own) {
+  return own.inputs.size() == general.inputs.size() && own.n_results == general.n_results &&
+         (own.plan->device == nullptr) == (general.plan->device == nullptr);
+}
+
 }  // namespace
 
 int64_t checked_product(int64_t a, int64_t b) {
@@ -194,28 +217,40 @@ int64_t checked_product(int64_t a, int64_t b) {
 tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
   if (const tk_status status = check_library(plan)) return status;
   if (const tk_status status = check_host(plan)) return status;
-  model->plan = &plan;
   Names names;
-  Derived derived(plan);
-  const int32_t operands = plan.n_inputs - plan.n_sizes;
-  const bool sizes_fit = plan.n_sizes >= 0 && plan.first_size >= 0 && plan.first_size + plan.n_sizes <= plan.n_symbols;
-  if (!sizes_fit || !fill_tensors(plan, plan.inputs, operands, "input", &names, &derived, &model->inputs) ||
-      !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &derived, &model->outputs))
-    return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
-  for (int32_t i = 0; i < plan.n_symbols; ++i) {
-    const char *name = names.next();
-    model->symbols.push_back(name == nullptr ? "" : name);
+  if (const tk_status status = describe_plan(plan, &names, model)) return status;
+  for (int32_t i = 0; i < plan.n_specialisations; ++i) {
+    model->specialised.emplace_back(new tk_model());
+    tk_model *own = model->specialised.back().get();
+    own->ranges = plan.specialisations[i].ranges;
+    if (const tk_status status = describe_plan(*plan.specialisations[i].plan, &names, own)) return status;
+    if (!is_alike(*model, *own)) return fail(TK_ERR_LIBRARY, "the kernels for some sizes are those of another model");
   }
-  model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
-  if (!fill_states(plan, model)) return fail(TK_ERR_LIBRARY, "the description of the states is damaged");
   read_ahead();
   if (plan.device == nullptr) return TK_OK;
   if (const tk_status status = open_device(*plan.device, selector, model)) return status;
-  return upload_constants(model);
+  if (const tk_status status = upload_constants(model)) return status;
+  for (const std::unique_ptr<tk_model> &own : model->specialised) {
+    own->device = model->device;
+    own->device_constants = model->device_constants;
+  }
+  return TK_OK;
 }
 
 }  // namespace tk
 
+size_t tk_model::specialised_for(const std::vector<int64_t> &symbols) const {
+  size_t found = 0;
+  for (; found < specialised.size(); ++found) {
+    const tk_symbol *ranges_of_it = specialised[found]->ranges;
+    bool holds = true;
+    for (size_t i = 0; i < symbols.size(); ++i)
+      holds = holds && symbols[i] >= ranges_of_it[i].min && symbols[i] <= ranges_of_it[i].max;
+    if (holds) break;
+  }
+  return found;
+}
+
 tk_model::~tk_model() {
-  if (device != nullptr) device->release(device_constants);
+  if (device != nullptr && ranges == nullptr) device->release(device_constants);
 }

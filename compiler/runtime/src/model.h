@@ -2,6 +2,7 @@
 #ifndef TK_MODEL_IMPL_H
 #define TK_MODEL_IMPL_H
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -35,8 +36,21 @@ struct tk_model {
   int32_t n_results = 0;            // outputs that callers see
   std::vector<tk_state> states;
   std::vector<bool> is_past, is_present;  // of each input and output: whether a state is one of them
-  std::unique_ptr<tk::Device> device;  // null: the kernels are host code
+  std::shared_ptr<tk::Device> device;  // null: the kernels are host code
   void *device_constants = nullptr;
+  // The same model for some sizes, with kernels of its own. A run takes the first that holds its sizes, else this one.
+  std::vector<std::unique_ptr<tk_model>> specialised;
+  const tk_symbol *ranges = nullptr;   // which sizes of the general model this one is for; null: it is the general one
+
+  // The largest of a number that each plan has.
+  template <typename Number>
+  Number most(Number tk_plan::*number) const {
+    Number found = plan->*number;
+    for (const std::unique_ptr<tk_model> &own : specialised) found = std::max(found, own->plan->*number);
+    return found;
+  }
+  // The number of the specialised model for a run with these values of the symbols; there may be none.
+  size_t specialised_for(const std::vector<int64_t> &symbols) const;
 
   tk_model() = default;
   ~tk_model();

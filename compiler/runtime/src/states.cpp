@@ -1,5 +1,7 @@
 #include "states.h"
 
+#include <cstring>
+
 #include "error.h"
 #include "extents.h"
 
@@ -89,6 +91,19 @@ tk_status States::cut(int64_t length) {
   for (State &state : states_) state.shape[state.axis] = length;
   if (length == 0) kept_ = false;
   return TK_OK;
+}
+
+std::vector<unsigned char> first_places(const Box &box, const unsigned char *data, const DLTensor &past, int32_t axis) {
+  std::vector<unsigned char> all(static_cast<size_t>(box.callers_bytes()));
+  box.gather(all.data(), data);
+  int64_t outer = 1, bytes = past.dtype.bits / 8;
+  for (int32_t i = 0; i < axis; ++i) outer *= past.shape[i];
+  for (int32_t i = axis; i < past.ndim; ++i) bytes *= past.shape[i];
+  const int64_t there = outer == 0 ? 0 : static_cast<int64_t>(all.size()) / outer;
+  for (int64_t i = 1; i < outer; ++i)
+    std::memmove(all.data() + i * bytes, all.data() + i * there, static_cast<size_t>(bytes));
+  all.resize(static_cast<size_t>(outer * bytes));
+  return all;
 }
 
 }  // namespace tk

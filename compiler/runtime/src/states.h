@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "extents.h"
 #include "model.h"
 
 namespace tk {
@@ -28,6 +29,8 @@ class States {
   const DLTensor *complete(const Arguments &arguments);
   // All outputs in the order of the model, null where one was left out. Valid until the next call.
   const std::vector<DLTensor *> &wanted(const Arguments &arguments);
+  // Whether such a call goes on from what is kept.
+  bool has_kept(const Arguments &arguments) const { return kept_ && !are_given(arguments.n_inputs); }
   // Before a run with these inputs: from now on states that were given take the place of what was kept. Those that
   // were left out get no memory here.
   void begin(std::vector<Buffer> *inputs);
@@ -54,6 +57,9 @@ class States {
   std::vector<DLTensor> inputs_;
   std::vector<DLTensor *> outputs_;
 };
+
+// The first places of a state along an axis, as many as `past` has, side by side; `box` says how all of it lies.
+std::vector<unsigned char> first_places(const Box &box, const unsigned char *data, const DLTensor &past, int32_t axis);
 
 }  // namespace tk
 

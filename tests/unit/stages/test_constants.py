@@ -14,20 +14,34 @@ from compiler.core.types import dtype
 from compiler.graph.ir import TensorType, Value
 from compiler.graph.memory import ALIGNMENT
 from compiler.loops.index_map import IndexMap
-from compiler.stages.constants import ConstantPool, Maps
+from compiler.stages.constants import ConstantPool, GraphConstants, Maps
 
 Array = np.ndarray[Any, Any]
-KINDS = {"float32": "f32", "float64": "f64", "int8": "i8", "int64": "i64", "bool": "bool", "float16": "f16"}
+KINDS = {
+    "int32": "i32",
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "int64": "i64",
+    "bool": "bool",
+    "float16": "f16",
+}
 
 
-def pool_of(*arrays: Array) -> tuple[ConstantPool, list[Value]]:
+def pool_of(*arrays: Array) -> tuple[GraphConstants, list[Value]]:
+    return graph_of(ConstantPool(), *arrays)
+
+
+def graph_of(
+    pool: ConstantPool, *arrays: Array, by_content: bool = False
+) -> tuple[GraphConstants, list[Value]]:
     values = [Value(n, TensorType(dtype(KINDS[a.dtype.name]), a.shape)) for n, a in enumerate(arrays)]
-    return ConstantPool(dict(zip(values, arrays, strict=True))), values
+    return GraphConstants(pool, dict(zip(values, arrays, strict=True)), by_content=by_content), values
 
 
-def written(pool: ConstantPool) -> bytes:
+def written(constants: GraphConstants) -> bytes:
     stream = io.BytesIO()
-    pool.write(stream)
+    constants.pool.write(stream)
     return stream.getvalue()
 
 
@@ -49,35 +63,35 @@ def at(data: bytes, offset: int, like: Array) -> Array:
 
 def test_constants_lie_one_after_the_other_at_aligned_offsets() -> None:
     arrays = [np.arange(n, dtype=np.float32) for n in (3, 16, 17, 1)]
-    pool, values = pool_of(*arrays)
-    offsets = [pool.offset(value, ()) for value in values]
+    constants, values = pool_of(*arrays)
+    offsets = [constants.offset(value, ()) for value in values]
     assert offsets == [0, 64, 128, 256]
-    assert pool.bytes == 320
-    data = written(pool)
+    assert constants.pool.bytes == 320
+    data = written(constants)
     assert len(data) == 320
     for array, offset in zip(arrays, offsets, strict=True):
         np.testing.assert_array_equal(at(data, offset, array), array)
 
 
 def test_what_lies_between_is_zero() -> None:
-    pool, (value,) = pool_of(np.full(3, 7, np.int8))
-    pool.offset(value, ())
-    assert written(pool) == b"\7\7\7" + bytes(61)
+    constants, (value,) = pool_of(np.full(3, 7, np.int8))
+    constants.offset(value, ())
+    assert written(constants) == b"\7\7\7" + bytes(61)
 
 
 def test_a_constant_is_stored_once_per_layout() -> None:
-    pool, (value,) = pool_of(np.arange(12, dtype=np.float32).reshape(3, 4))
+    constants, (value,) = pool_of(np.arange(12, dtype=np.float32).reshape(3, 4))
     maps = (IndexMap.parse("a, b -> b, a"),)
-    first, second = pool.offset(value, ()), pool.offset(value, maps)
-    assert (pool.offset(value, ()), pool.offset(value, maps)) == (first, second)
+    first, second = constants.offset(value, ()), constants.offset(value, maps)
+    assert (constants.offset(value, ()), constants.offset(value, maps)) == (first, second)
     assert first != second
-    assert pool.bytes == 2 * ALIGNMENT
+    assert constants.pool.bytes == 2 * ALIGNMENT
 
 
 def test_what_nobody_asks_for_is_not_stored() -> None:
-    pool, (_, used) = pool_of(np.zeros(1000, np.float32), np.ones(2, np.float32))
-    assert pool.offset(used, ()) == 0
-    assert len(written(pool)) == ALIGNMENT
+    constants, (_, used) = pool_of(np.zeros(1000, np.float32), np.ones(2, np.float32))
+    assert constants.offset(used, ()) == 0
+    assert len(written(constants)) == ALIGNMENT
 
 
 MAPS: list[tuple[tuple[int, ...], Maps]] = [
@@ -95,11 +109,11 @@ MAPS: list[tuple[tuple[int, ...], Maps]] = [
 def test_a_constant_is_packed_as_its_maps_say(shape: tuple[int, ...], texts: tuple[str, ...]) -> None:
     maps = tuple(map(IndexMap.parse, texts))
     array = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
-    pool, (value,) = pool_of(array)
-    offset = pool.offset(value, maps)
+    constants, (value,) = pool_of(array)
+    offset = constants.offset(value, maps)
     wanted = packed(array, maps)
-    assert pool.bytes == -(-wanted.nbytes // ALIGNMENT) * ALIGNMENT
-    np.testing.assert_array_equal(at(written(pool), offset, wanted), wanted)
+    assert constants.pool.bytes == -(-wanted.nbytes // ALIGNMENT) * ALIGNMENT
+    np.testing.assert_array_equal(at(written(constants), offset, wanted), wanted)
 
 
 @settings(max_examples=80, deadline=None)
@@ -113,10 +127,10 @@ def test_any_split_and_order(shape: tuple[int, ...], order: list[str], split: st
     parts = [f"{name} // {size}" if name == split else name for name in order]
     maps = (IndexMap.parse(f"a, b, c -> {', '.join(parts)}, {split} % {size}"),)
     array = np.arange(1, 1 + np.prod(shape), dtype=np.int64).reshape(shape)
-    pool, (value,) = pool_of(array)
-    offset = pool.offset(value, maps)
+    constants, (value,) = pool_of(array)
+    offset = constants.offset(value, maps)
     wanted = packed(array, maps)
-    np.testing.assert_array_equal(at(written(pool), offset, wanted), wanted)
+    np.testing.assert_array_equal(at(written(constants), offset, wanted), wanted)
 
 
 @pytest.mark.parametrize(
@@ -136,21 +150,38 @@ def test_any_split_and_order(shape: tuple[int, ...], order: list[str], split: st
 @pytest.mark.parametrize("turned", [False, True])
 def test_arrays_of_any_strides_and_types(array: Array, *, turned: bool) -> None:
     maps = (IndexMap.parse("a, b -> b, a"),) if turned and array.ndim == 2 else ()
-    pool, (value,) = pool_of(array)
-    offset = pool.offset(value, maps)
+    constants, (value,) = pool_of(array)
+    offset = constants.offset(value, maps)
     wanted = packed(array, maps)
-    assert at(written(pool), offset, wanted).tobytes() == np.ascontiguousarray(wanted).tobytes()
+    assert at(written(constants), offset, wanted).tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
 def test_an_array_without_elements_takes_no_bytes() -> None:
-    pool, (empty, other) = pool_of(np.zeros((0, 3), np.float32), np.ones(1, np.float32))
-    assert pool.offset(empty, ()) == 0
-    assert pool.offset(other, ()) == 0
-    assert written(pool) == np.float32(1).tobytes() + bytes(60)
+    constants, (empty, other) = pool_of(np.zeros((0, 3), np.float32), np.ones(1, np.float32))
+    assert constants.offset(empty, ()) == 0
+    assert constants.offset(other, ()) == 0
+    assert written(constants) == np.float32(1).tobytes() + bytes(60)
 
 
 def test_the_order_is_that_of_the_questions() -> None:
     """So equal compiles give equal libraries."""
-    pool, (a, b) = pool_of(np.full(16, 1, np.float32), np.full(16, 2, np.float32))
-    assert (pool.offset(b, ()), pool.offset(a, ())) == (0, 64)
-    assert written(pool) == np.full(16, 2, np.float32).tobytes() + np.full(16, 1, np.float32).tobytes()
+    constants, (a, b) = pool_of(np.full(16, 1, np.float32), np.full(16, 2, np.float32))
+    assert (constants.offset(b, ()), constants.offset(a, ())) == (0, 64)
+    assert written(constants) == np.full(16, 2, np.float32).tobytes() + np.full(16, 1, np.float32).tobytes()
+
+
+def test_equal_constants_of_several_graphs_lie_in_one_place() -> None:
+    """By elements and type; repeated ones, whose memory is one element, too."""
+    pool = ConstantPool()
+    line, same = np.arange(4, dtype=np.float32), np.broadcast_to(np.float32(2), (4,))
+    first, values = graph_of(pool, line, same, by_content=True)
+    second, others = graph_of(pool, same.copy(), line.copy(), line.view(np.int32), line[:3], by_content=True)
+    maps = (IndexMap.parse("a -> a // 2, a % 2"),)
+    places = [first.offset(value, ()) for value in values]
+    assert places == [0, 64]
+    assert second.offset(others[1], ()) == places[0]
+    assert second.offset(others[1], maps) == 128, "another layout"
+    assert [second.offset(value, ()) for value in others[2:]] == [192, 256], "another type, another shape"
+    data = written(second)
+    for offset, array in zip((0, 64, 192, 256), (line, same, line.view(np.int32), line[:3]), strict=True):
+        np.testing.assert_array_equal(at(data, offset, array), array)

@@ -42,7 +42,7 @@ LARGEST = {"recurrent": 16, "strides": 96}
 def imported(proto: onnx.ModelProto, tmp_path: Path, **options: object) -> Graph:
     onnx.save(proto, tmp_path / "m.onnx")
     given = CompileOptions(output=tmp_path / "m.so", target="cpu", **options)  # type: ignore[arg-type]
-    return import_for_job(CompileJob.of(tmp_path / "m.onnx", given))
+    return import_for_job(CompileJob.of(tmp_path / "m.onnx", given)).general
 
 
 @pytest.mark.parametrize("name", SIZED)

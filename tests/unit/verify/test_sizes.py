@@ -52,6 +52,17 @@ def test_what_is_asked_for() -> None:
     assert sizes_of(MANIFEST, SPECS, {"rows": 5, "past": 1}).tries == 2
 
 
+def test_kernels_that_only_some_sizes_have() -> None:
+    """At the largest and the least of these, and just beyond, after the runs that any library gets."""
+    special = [{"ranges": [[1, 100], [4, 4], [0, 8]]}, {"ranges": [[1, 8], [3, 10], [0, 8]]}]
+    sizes = sizes_of({**MANIFEST, "specialisations": special}, SPECS)
+    found = [read_feeds(SPECS, (), 0, run, sizes)["x"].shape for run in range(3, sizes.tries)]
+    assert found == [(7, 4, 3), (9, 5, 3), (8, 10, 3), (1, 3, 3), (9, 10, 3)]
+    assert (
+        sizes_of({**MANIFEST, "specialisations": special}, SPECS, {"N": 1, "rows": 4, "past": 0}).tries == 2
+    )
+
+
 def test_given_inputs_decide(tmp_path: Any) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 7, 3), np.float32))
     feeds = read_feeds(SPECS, (f"x={tmp_path}/x.npy",), 0, 0, sizes_of(MANIFEST, SPECS))
