@@ -160,17 +160,21 @@ class _Analysis:
         return found
 
     def _end(self, loop: For) -> InnerEnd | None:
-        """The end that all blocks in a loop have in common."""
+        """The end that all blocks in a loop have in common; where sums begin in it, at the first place."""
         inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
+        blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
         common: set[InnerEnd] | None = None
-        for block in (item for item in statements(loop.body) if isinstance(item, Block)):
+        for block in blocks:
             ends = {
                 InnerEnd(simplify(substitute(place.outer, inner)), place.end)
                 for place in self._usable(block)
                 if loop.var.name in variables(place.outer)
             }
             common = ends if common is None else common & ends
-        return next(iter(sorted(common, key=repr)), None) if common else None
+        if any(block.init is not None for block in blocks):
+            start = {loop.var.name: const(0)}
+            common = {end for end in common or () if simplify(substitute(end.first, start)) == const(0)}
+        return min(common, key=repr) if common else None
 
     def _usable(self, block: Block) -> Iterator[_Place]:
         """Places that are summed over, or of what is written for other blocks in the kernel alone."""

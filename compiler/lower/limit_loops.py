@@ -116,20 +116,26 @@ class _LimitLoops(Rewriter):
         found = self._ends_of(item) if item.kind in _TILED else []
         done = self.parts(item)
         cond = all_of(*(binary("lt", first, end) for first, end in found))
-        if cond is None and item.var.name in self.inner:
-            inner = self.inner[item.var.name]
-            begins = any(isinstance(one, Block) and one.init is not None for one in statements(item.body))
-            end = maximum(inner.end, 1) if begins else inner.end  # sums begin in the first iteration
-            cond = binary("lt", inner.first, end)
-            return done.replace(body=If(cond, done.body))
         if cond is None:
-            return done
+            cond = self._inner_condition(item)
+            return done if cond is None else done.replace(body=If(cond, done.body))
         alone = single_row(done.body, found[0][0], self.func.results) if len(found) == 1 else None
         if alone is None:
             return done.replace(body=If(cond, done.body))
         first, end = found[0]
         last = binary("le", end, binary("add", first, 1))
         return done.replace(body=If(cond, If(last, renamed(alone, self.names), done.body)))
+
+    def _inner_condition(self, loop: For) -> Expr | None:
+        """What holds where an iteration is about any place that a run has; None where that is not known.
+
+        Where sums begin in a loop, there is the iteration in which they do, and what that reads is made.
+        """
+        inner = self.inner.get(loop.var.name)
+        if inner is None:
+            return None
+        begins = any(item.init is not None for item in self.func.blocks())
+        return binary("lt", inner.first, maximum(inner.end, 1) if begins else inner.end)
 
     def _ends_of(self, loop: For) -> list[tuple[Expr, Expr]]:
         """The first places that an iteration of a loop computes along axes that end, and where these end.
