@@ -295,10 +295,13 @@ tk_status tk_context::run(const tk::Arguments &arguments, tk_step_time *times) {
   if (const tk_status status = tk::bind_symbols(model_, inputs, &symbols_)) return status;
   tk_context *const chosen = for_symbols(symbols_);
   tk::Arguments own = arguments;
-  if (chosen != ran_ && ran_->states_.has_kept(arguments)) {
+  if (chosen != ran_) {
+    chosen->states_.forget();  // what it kept was before
     // The plans have memory of their own for states, in strides of their own.
-    own.inputs = ran_->take_states(inputs);
-    own.n_inputs = static_cast<int32_t>(model_.inputs.size());
+    if (ran_->states_.has_kept(arguments)) {
+      own.inputs = ran_->take_states(inputs);
+      own.n_inputs = static_cast<int32_t>(model_.inputs.size());
+    }
   }
   if (const tk_status status = chosen->run_alone(own, times)) return status;
   ran_ = chosen;

@@ -36,6 +36,7 @@ class States {
   void begin(std::vector<Buffer> *inputs);
   // After a run.
   void keep(const std::vector<int64_t> &symbols);
+  void forget() { kept_ = false; }
   // Forgets all but the first `length` places.
   tk_status cut(int64_t length);
 
