@@ -26,7 +26,7 @@ def part_of(graph: Graph, value: Value, symbols: Sequence[int]) -> Shape:
 
 
 def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
-    """The values of the symbols in a run with inputs of these shapes, by name.
+    """The values of the symbols in a run with inputs of these shapes, by name; of counted ones the largest.
 
     An axis that is a symbol and nothing else defines it, all others have to agree. Raises UsageError where
     they do not, and for a value out of its range.
@@ -42,6 +42,8 @@ def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
             if number is not None:
                 found.setdefault(number, size)
     for number, symbol in enumerate(graph.symbols):
+        if symbol.counted:
+            found[number] = symbol.maximum
         if number not in found:
             raise UsageError(f"no input says what `{symbol.name}` is")
         if not symbol.minimum <= found[number] <= symbol.maximum:
@@ -56,6 +58,16 @@ def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
             why = f"with the other inputs it is {list(part_of(graph, value, values))}"
             raise UsageError(f"input {name!r} has the shape {list(shape)}", why=why)
     return values
+
+
+def with_counts(graph: Graph, symbols: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
+    """The values of the symbols once a run has counted; raises UsageError for a count out of its range."""
+    first = len(graph.symbols) - len(counts)
+    for symbol, count in zip(graph.symbols[first:], counts, strict=True):
+        if not symbol.minimum <= count <= symbol.maximum:
+            why = f"it is from {symbol.minimum} to {symbol.maximum}"
+            raise UsageError(f"`{symbol.name}` is {count} for these inputs", why=why)
+    return (*symbols[:first], *counts)
 
 
 def _extents(graph: Graph, value: Value) -> tuple[Extent | None, ...]:

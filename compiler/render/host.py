@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -118,7 +118,8 @@ class HostPlan:
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
     sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone; the
-    last `sizes` inputs come from it: the values of the symbols from number `first_size` on.
+    last `sizes` inputs come from it: the values of the symbols from number `first_size` on. The `counts` outputs
+    before the checks are the values of the last symbols, which a run finds out.
     """
 
     inputs: tuple[PlanTensor, ...]
@@ -135,6 +136,7 @@ class HostPlan:
     checks: int = 0
     sizes: int = 0
     first_size: int = 0
+    counts: int = 0
 
 
 def render_plan(plan: HostPlan) -> str:
@@ -180,7 +182,7 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
-    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size)
+    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size, plan.counts, 0)
     return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest)]
 
 

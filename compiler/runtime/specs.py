@@ -26,13 +26,15 @@ SMALL = frozenset({"float4_e2m1fn", "int4", "uint4", "int2", "uint2"})
 class SymbolicDim:
     """A dimension whose extent the inputs decide: minimum..maximum, in multiples of divisor.
 
-    Dimensions of one model with the same symbol have the same extent in one run.
+    Dimensions of one model with the same symbol have the same extent in one run. counted: it is not the inputs'
+    shapes that decide but what the run finds in them.
     """
 
     symbol: int
     minimum: int
     maximum: int
     divisor: int
+    counted: bool = False
 
     def __str__(self) -> str:
         return f"{self.minimum}..{self.maximum}"
@@ -124,7 +126,7 @@ def shapes_by_library(
 def spec_of(info: TkTensorInfo) -> TensorSpec:
     """What the library says of an input or output."""
     shape = tuple(
-        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
+        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor, bool(dim.counted))
         for dim in (info.dims[: info.rank] if info.rank else ())
     )
     name = cast(bytes, info.name).decode("utf-8", "surrogateescape")

@@ -128,6 +128,7 @@ def plan_model(
         checks=graph.checks,
         sizes=graph.sizes,
         first_size=0 if graph.batch is None else 1,
+        counts=graph.counts,
         symbols=plan_symbols(graph),
         threads=job.options.threads or 0,
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,

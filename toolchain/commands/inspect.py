@@ -122,7 +122,9 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(_tensors(report.inputs, report.outputs))
     for free in report.free:
         steps = f" in steps of {free.step}" if free.step > 1 else ""
-        console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
+        counted = ", as many as a run finds" if free.counted else ""
+        name = free.name or "a dimension without name"
+        console.data(f"{name}: {free.minimum} to {free.maximum}{steps}{counted}")
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")

@@ -225,7 +225,7 @@ tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_tim
   for (tk::Box &box : output_boxes_) box.set(symbols_);
   if (device_ != nullptr) {
     if (const tk_status status = device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)) return status;
-    return tk::read_checks(model_, outputs_);
+    return settle(outputs);
   }
   if (const tk_status status = place_samples()) return status;
   if (const tk_status status = stage_inputs()) return status;
@@ -233,6 +233,16 @@ tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_tim
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);
   execute(times);
-  hand_over();
-  return tk::read_checks(model_, outputs_);
+  return settle(outputs);
+}
+
+tk_status tk_context::settle(DLTensor *outputs) {
+  tk_status found = tk::read_counts(model_, outputs_, &symbols_, outputs);
+  if (found == TK_OK && model_.plan->n_counts > 0) {
+    for (tk::Box &box : output_boxes_) box.set(symbols_);
+    if (device_ != nullptr) found = device_->hand_over_counted(outputs_, output_boxes_);
+  }
+  if (found == TK_OK && device_ == nullptr) hand_over();
+  if (const tk_status status = tk::read_checks(model_, outputs_)) return status;
+  return found;
 }

@@ -45,6 +45,8 @@ struct tk_context {
   tk_status stage_outputs();
   tk_status stage_overlapping(int64_t needed);
   void hand_over();
+  // After the kernels: cuts outputs to what was found, hands them over, and reads the checks.
+  tk_status settle(DLTensor *outputs);
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
   void execute(tk_step_time *times);

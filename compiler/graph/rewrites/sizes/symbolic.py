@@ -17,6 +17,7 @@ from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
+from compiler.graph.ops.counted import COUNTED_PART
 from compiler.graph.rewrites.sizes.attributes import attributes_follow
 from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.rewrites.sizes.inferred import Inferred, Probe
@@ -39,8 +40,8 @@ def for_all_sizes(
     """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
 
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
-    are best small. probe: the model at other sizes. Raises FixedSizeError, with the reason, where there is
-    no such graph.
+    are best small. probe: the model at other sizes. Counted symbols come last: what a run finds takes the place of
+    their hidden input. Raises FixedSizeError, with the reason, where there is no such graph.
     """
     steps = tuple(symbol.step for symbol in symbols)
     return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe).run()
@@ -62,6 +63,7 @@ class _Symbolic:
         self._found: dict[Hashable, Restriction | None] = {}
         self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
         self._masks: dict[object, Value] = {}
+        self._counts: dict[int, Value] = {}
 
     def run(self) -> Graph:
         graph = self.instances.largest.graph
@@ -168,6 +170,9 @@ class _Symbolic:
 
     def _node(self, nodes: Nodes) -> None:
         """Add a node for all sizes, with masks for its operands or as other operators."""
+        if nodes[0].op is COUNTED_PART:
+            self._part(nodes[0])
+            return
         follow = attributes_follow(nodes, lambda values: self._fit(values) is not None)
         found = self._restriction(nodes) if follow else None
         others = rescued(self.instances, nodes) if found is None else None
@@ -194,6 +199,16 @@ class _Symbolic:
                 if (at, axis) in found.beyond:
                     self.beyond[value.id, axis] = found.beyond[at, axis]
 
+    def _part(self, node: Node) -> None:
+        """Of what a node found a part has a meaning: as much as there is, which is the value of a symbol."""
+        names = [symbol.name for symbol in self.symbols]
+        number = names.index(node.attrs.text("symbol"))
+        if number not in self._counts:
+            self._counts[number] = node.inputs[1]
+            self._compute(self.sizes[number], node.inputs[1])
+        self.nodes.append(node)
+        self._measure(node.output.id, node.output.name or str(node.output))
+
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
         filled: Filled = {
@@ -206,6 +221,8 @@ class _Symbolic:
             Trial(nodes[1], node, tuple(self._operand(value.id, part) for value in node.inputs))
             for part, node in enumerate(nodes[2:])
         )
+        if _is_same(nodes, trials):
+            return Restriction((), 0.0, {})
         key = (_key(nodes), tuple(filled.items()), tuple(_operand_key(o) for t in trials for o in t.operands))
         if key not in self._found:
             self._found[key] = restriction(trials, filled)
@@ -269,7 +286,9 @@ class _Symbolic:
 
     def _finish(self, graph: Graph) -> Graph:
         largest = self.instances.largest
-        hidden = tuple(largest.values[number] for number in self.sizes)
+        hidden = tuple(largest.values[n] for n, item in zip(self.sizes, self.symbols, strict=True) if not item.counted)
+        counts = tuple(self._counts[number] for number, item in enumerate(self.symbols) if item.counted)
+        results, names = len(graph.results), graph.output_names
         constants: Mapping[Value, Array] = {
             largest.values[number]: array
             for number, array in largest.constants.items()
@@ -278,8 +297,10 @@ class _Symbolic:
         return replace(
             graph,
             inputs=(*graph.inputs, *hidden),
-            input_names=(*graph.input_names, *(f"size of {item.name}" for item in self.symbols)),
-            nodes=tuple(self.nodes),
+            outputs=(*graph.results, *counts, *graph.outputs[results:]),
+            input_names=(*graph.input_names, *self._names("size of", counted=False)),
+            output_names=(*names[:results], *self._names("count of", counted=True), *names[results:]),
+            nodes=in_order(self.nodes),
             constants=constants,
             symbols=tuple(self.symbols),
             extents={
@@ -289,6 +310,36 @@ class _Symbolic:
             },
             sizes=len(hidden),
         )
+
+    def _names(self, what: str, *, counted: bool) -> tuple[str, ...]:
+        return tuple(f"{what} {item.name}" for item in self.symbols if item.counted == counted)
+
+
+def _is_same(nodes: Nodes, trials: Sequence[Trial]) -> bool:
+    """Whether a node does the very same in all instances."""
+    if len({repr(node.attrs) for node in nodes}) > 1:
+        return False
+    operands = (item for trial in trials for item in trial.operands)
+    return all(item.whole == item.part and _is_one_array(item) for item in operands)
+
+
+def _is_one_array(item: Operand) -> bool:
+    return item.known is None or item.known[0].tobytes() == item.known[1].tobytes()
+
+
+def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes with each behind those whose results it reads, else as they are."""
+    made = {value: node for node in nodes for value in node.outputs}
+    done: dict[int, Node] = {}
+    for node in nodes:
+        pending = [node]
+        while pending:
+            missing = [made[v] for v in pending[-1].inputs if v in made and id(made[v]) not in done]
+            if missing:
+                pending += missing
+            else:
+                done.setdefault(id(pending[-1]), pending.pop())
+    return tuple(done.values())
 
 
 def _key(nodes: Nodes) -> Hashable:
