@@ -171,7 +171,7 @@ NON_ZERO: Op = Op(
         Signature(9, at_run=declared_part(lambda: NON_ZERO, lambda node, _a: (given_inputs(node), {}),
                                           lambda _a: (1,)), by_data=True),
     ),
-    expand=_non_zero_expand,
+    expand=_non_zero_expand, sign=Sign.NONNEGATIVE,
 )  # fmt: skip
 
 
@@ -367,6 +367,7 @@ def _part_expand(e: Emitter, item: Node) -> Values:
 
 COUNTED_PART = Op(
     "CountedPart", Kind.INJECTIVE, _part_infer, _part_reference, (2, 2), expand=_part_expand,
+    sign=Sign.KEEPS,
 )  # fmt: skip
 """Ours: as much of a tensor along an axis as its second operand says, a number that only the run knows.
 

@@ -15,6 +15,7 @@ from compiler.graph.dtypes import Array, from_numpy
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.node_writer import NodeWriter
 from compiler.graph.rewrites.sizes.padding import with_equal_padding
+from compiler.graph.rewrites.sizes.places import gathered, gathered_nd, scattered_nd
 from compiler.graph.rewrites.sizes.resizing import resized
 
 
@@ -120,11 +121,15 @@ _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Concat": _concat,
     "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
+    "Gather": gathered,
+    "GatherElements": gathered,
+    "GatherND": gathered_nd,
     "GlobalAveragePool": _mean,
     "LSTM": _recurrent,
     "MaxPool": partial(with_equal_padding, fill=-np.inf),
     "RNN": _recurrent,
     "ReduceMean": _mean,
     "Resize": resized,
+    "ScatterND": scattered_nd,
     "Slice": _slice,
 }

@@ -45,12 +45,13 @@ class Operand:
     """One operand of a node in an experiment.
 
     whole, part: its types at the larger and at the smaller size. known: what it holds at both, where that is
-    known.
+    known. natural: it holds no number below 0.
     """
 
     whole: TensorType
     part: TensorType
     known: tuple[Array, Array] | None = None
+    natural: bool = False
 
     @property
     def varying(self) -> tuple[int, ...]:
@@ -173,6 +174,7 @@ def _operand(
     """What the operand holds at both sizes: the same within the part, garbage beyond."""
     if item.known is not None:
         return item.known
+    integers = [abs(number) for number in integers] if item.natural else integers
     part = random_array(item.part, rng, shift, integers)
     if item.whole == item.part:
         return part, part

@@ -16,6 +16,7 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
+from compiler.graph.op import Sign
 from compiler.graph.ops import OPS
 from compiler.graph.ops.counted import COUNTED_PART
 from compiler.graph.rewrites.sizes.attributes import attributes_follow
@@ -64,6 +65,7 @@ class _Symbolic:
         self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
         self._masks: dict[object, Value] = {}
         self._counts: dict[int, Value] = {}
+        self._natural: set[int] = set()
 
     def run(self) -> Graph:
         graph = self.instances.largest.graph
@@ -192,6 +194,7 @@ class _Symbolic:
         inputs = list(node.inputs)
         for operand, axis in found.masks:
             inputs[operand] = self._masked(inputs[operand], node.inputs[operand], axis, found.fill)
+        self._learn_sign(node)
         self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
         for at, value in enumerate(node.outputs):
             self._measure(value.id, value.name or str(value))
@@ -207,7 +210,20 @@ class _Symbolic:
             self._counts[number] = node.inputs[1]
             self._compute(self.sizes[number], node.inputs[1])
         self.nodes.append(node)
+        self._learn_sign(node)
         self._measure(node.output.id, node.output.name or str(node.output))
+
+    def _learn_sign(self, node: Node) -> None:
+        """Whether integers are never below 0: places that are such do not count from an end."""
+        sign = node.op.sign_of(node.attrs)
+        keeps = sign is Sign.KEEPS and all(map(self._is_natural, node.inputs))
+        if keeps or sign is Sign.NONNEGATIVE:
+            self._natural.update(value.id for value in node.outputs)
+
+    def _is_natural(self, value: Value) -> bool:
+        known = [item.constants.get(value.id) for item in self.instances.all]
+        arrays = [item for item in known if item is not None]
+        return value.id in self._natural or bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
@@ -232,7 +248,7 @@ class _Symbolic:
         whole, smaller = self.instances.all[1], self.instances.all[part + 2]
         known = self._known[part].get(number)
         pair = None if known is None else (known, smaller.constants[number])
-        return Operand(whole.type_of(number), smaller.type_of(number), pair)
+        return Operand(whole.type_of(number), smaller.type_of(number), pair, number in self._natural)
 
     def _learn(self, nodes: Nodes) -> None:
         """What a node makes of operands that are all known, for each of the smaller sizes."""
@@ -353,7 +369,7 @@ _SMALL = 1 << 12
 def _operand_key(item: Operand) -> Hashable:
     """Weights of the same type are alike in experiments; integers say where to read."""
     if item.known is None:
-        return item.whole, item.part, None
+        return item.whole, item.part, item.natural
     small = all(array.dtype.kind in "iub" or array.nbytes <= _SMALL for array in item.known)
     return item.whole, item.part, tuple(array.tobytes() for array in item.known) if small else True
 
