@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from compiler.frontend.clipped import clipped_count
 from compiler.frontend.refusals import Refusal
 from compiler.graph.attrs import Attrs
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.op import Checked, OnnxNode
+from compiler.graph.op import Checked, OnnxNode, UnsupportedError
 from compiler.graph.ops.counted import COUNTED_PART
 
 _SMALL = 1 << 16
@@ -26,12 +27,14 @@ _SMALL = 1 << 16
 class Supposed:
     """Extents by name of a symbol; those that are not given have as much as may be.
 
-    least: but at least this; most: or what the caller says by name.
+    least: but at least this; most: or what the caller says by name. clipped: axes by the names of tensors that
+    end where there is no more, or at a limit (`x[:100]`): these are symbols, too.
     """
 
     extents: Mapping[str, int] = field(default_factory=dict)
     least: int = 0
     most: Mapping[str, int] = field(default_factory=dict)
+    clipped: Mapping[str, int] = field(default_factory=dict)
 
     def extent(self, symbol: str, room: int) -> int:
         """The extent of a symbol; room: how much there may be."""
@@ -96,7 +99,9 @@ class Counting:
         self._structures: dict[Value, int] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def parts(self, computed: Checked, given: OnnxNode, names: Sequence[str], node: str, op: str) -> list[Value]:
+    def parts(
+        self, computed: Checked, given: OnnxNode, names: Sequence[str], node: str, op: str
+    ) -> list[Value]:
         """The results of a node, those that are used as long as is supposed; names: those of its outputs."""
         assert computed.count is not None
         key = self._structure(computed.count)
@@ -104,14 +109,35 @@ class Counting:
             self._names[key] = self._fresh(computed, names, node)
         symbol, found = self._names[key], []
         for value, axis, used in zip(computed.results, computed.along, given.used_outputs, strict=False):
-            if axis is None or not used:
-                found.append(value)
-                continue
-            room = value.type.shape[axis]
-            extent = self._supposed.extent(symbol, room)
-            attrs = Attrs(axis=axis, extent=extent, symbol=symbol, counts=op)
-            found.append(self._editor.emit_all(COUNTED_PART, (value, computed.count), attrs)[0])
+            found.append(
+                self._part(value, axis, computed.count, symbol, op) if axis is not None and used else value
+            )
         return found
+
+    def clipped(self, made: tuple[Value, ...], given: OnnxNode, op: str) -> tuple[Value, ...]:
+        """What a node makes, where it ends at a limit as much of it as there is.
+
+        Raises UnsupportedError where that cannot be told.
+        """
+        axis = next(
+            (self._supposed.clipped[one.name] for one in made if one.name in self._supposed.clipped), None
+        )
+        if axis is None:
+            return made
+        count = clipped_count(self._editor, op, given, axis)
+        if count is None:
+            raise UnsupportedError("how long its result is at each size cannot be told")
+        name = next(one.name for one in made if one.name)
+        symbol = next(one for one in self._spellings(name) if one not in self._names.values())
+        self._names[-1 - len(self._names)] = symbol
+        parts = [self._part(one, axis, count, symbol, op) if one.name else one for one in made]
+        ends = zip(parts, made, strict=True)
+        return tuple(self._editor.rename(part, one.name) for part, one in ends)
+
+    def _part(self, value: Value, axis: int, count: Value, symbol: str, op: str) -> Value:
+        extent = self._supposed.extent(symbol, value.type.shape[axis])
+        attrs = Attrs(axis=axis, extent=extent, symbol=symbol, counts=op)
+        return self._editor.emit_all(COUNTED_PART, (value, count), attrs)[0]
 
     def _fresh(self, computed: Checked, names: Sequence[str], node: str) -> str:
         """What the model calls the dimension, else the node's name."""
@@ -119,11 +145,16 @@ class Counting:
         dims = [(self._declared.get(name, ()), axis) for name, axis in rows if axis is not None]
         given = [shape[axis] for shape, axis in dims if axis < len(shape) and shape[axis]]
         wanted = next((name for name in given if name not in self._names.values()), node or names[0])
-        taken = {*self._names.values(), *(name for shape in self._declared.values() for name in shape)} - set(given)
+        taken = {*self._names.values(), *(name for shape in self._declared.values() for name in shape)} - set(
+            given
+        )
         return next(name for name in self._spellings(wanted) if name not in taken)
 
     def _spellings(self, name: str) -> Sequence[str]:
-        return (name, *(f"{name} {number}" for number in range(2, len(self._names) + len(self._declared) + 3)))
+        return (
+            name,
+            *(f"{name} {number}" for number in range(2, len(self._names) + len(self._declared) + 3)),
+        )
 
     def _structure(self, value: Value) -> int:
         """A number that tensors have in common which are computed alike."""

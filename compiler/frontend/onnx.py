@@ -309,7 +309,7 @@ class _Importer:
         node = Node(op, operands, made, canonical, (*self.inside, name))
         self.editor.append(node)
         self.made.append((_op_text(item, _domain(item)), node))
-        return made
+        return self.counting.clipped(made, given, op.name)
 
     def _composite(
         self, item: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], name: str

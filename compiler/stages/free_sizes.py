@@ -23,7 +23,14 @@ from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.extents import packed_ends
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
-from compiler.graph.rewrites.sizes import COUNTS, FixedSizeError, Point, for_all_sizes, try_samples
+from compiler.graph.rewrites.sizes import (
+    COUNTS,
+    FixedSizeError,
+    Point,
+    UnevenExtentError,
+    for_all_sizes,
+    try_samples,
+)
 from compiler.graph.samples import NotSeparateError, check_samples
 from compiler.reports import SizeRange
 from compiler.stages.job import CompileJob
@@ -31,6 +38,7 @@ from compiler.stages.job import CompileJob
 _LARGEST_BATCH = 1 << 16
 _LARGEST_SIZE = 512
 """Where neither the model nor the caller says how large a dimension can be."""
+_MOST_CLIPPED = 16
 _TENSOR_BYTES = 256 << 20
 """No larger tensor for a size that nobody asked for."""
 _MANY = 6
@@ -62,13 +70,14 @@ def import_for_job(job: CompileJob) -> Graph:
 class _Free:
     """What is open in a model, and the error that says so where it cannot stay open.
 
-    error: None where inputs are fixed, and only what the run finds is open.
+    error: None where inputs are fixed, and only what the run finds is open. clipped: tensors that end at a limit.
     """
 
     job: CompileJob
     error: OpenDimensionsError | None
     dims: FreeDims
     steps: Mapping[str, int] = field(default_factory=dict)
+    clipped: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: CompileJob, error: OpenDimensionsError) -> _Free:
@@ -124,6 +133,15 @@ class _Free:
         return UnsupportedModelError(str(self.job.model), [count_refusal(one, reason) for one in counted])
 
     def attempt(self) -> Graph:
+        """The graph, where that much stays open; results that end at a limit are found one after the other."""
+        try:
+            return self._attempt()
+        except UnevenExtentError as uneven:
+            if uneven.tensor in self.clipped or len(self.clipped) >= _MOST_CLIPPED:
+                raise self._refusal(str(uneven)) from uneven
+            return replace(self, clipped={**self.clipped, uneven.tensor: uneven.axis}).attempt()
+
+    def _attempt(self) -> Graph:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
         reason = ""
         on_device = self.job.target.device is not None  # whose launches are for one number of samples
@@ -136,6 +154,8 @@ class _Free:
                 reason = f"{found.what}: {found.why}"
         try:
             return self._sized({}, tuple(self.dims.symbols))[0]
+        except UnevenExtentError:
+            raise
         except FixedSizeError as found:
             reasons = dict.fromkeys(item for item in (reason, str(found)) if item)
             raise self._refusal("; ".join(reasons)) from found
@@ -161,33 +181,41 @@ class _Free:
 
         separate: for one sample of several; raises NotSeparateError where a count is that of all samples.
         """
-        few = self._small(fixed, names)
-        counted = tuple(item.name for item in counted_symbols(next(iter(few.values()))))
+        small = self._small(fixed, names)
+        counted = tuple(item.name for item in counted_symbols(next(iter(small.values()))))
         if counted and separate:
             raise NotSeparateError(f"{counted[0]!r} is counted in all samples together")
         if not names and not counted:
-            return few[()], {}
+            return small[()], {}
         names += counted
-        small = self._small(fixed, names) if counted else few
+        small = self._small(fixed, names) if counted else small
         point = next(iter(small))
         one = dict(zip(names, point, strict=True))
         top, largest = self._largest(fixed, names, point)
-        rooms = {item.name: item for item in counted_symbols(largest)}
+        rooms = {item.name: item.room for item in counted_symbols(largest)}
         if rooms.keys() != set(counted):
             raise FixedSizeError("what a run counts is there for some sizes only")
         symbols = [
-            self._symbol(fixed, one, name, rooms[name].room if name in rooms else high, counted=name in rooms)
+            self._symbol(fixed, one, name, rooms.get(name, high), counted=name in rooms)
             for name, high in zip(names, top, strict=True)
         ]
 
         def at(point: Point) -> Graph:
             return self._import({**fixed, **dict(zip(names, point, strict=True))})
 
-        graph = for_all_sizes([largest, *small.values()], [top, *small], symbols, at)
+        few = {point: at(point) for point in self._fewest(one, symbols)}
+        graphs = [largest, *small.values(), *few.values()]
+        graph = for_all_sizes(graphs, [top, *small, *few], symbols, at, tried=1 + len(small))
         packed = packed_ends(graph)
         if packed:
             raise FixedSizeError(f"{packed[0]!r} has elements of fewer than 8 bits, which are packed")
         return graph, one
+
+    @staticmethod
+    def _fewest(one: Mapping[str, int], symbols: Sequence[Symbol]) -> list[Point]:
+        """A point with as little as a run can find; results that end at a limit are shorter there."""
+        found = tuple(max(item.minimum, 1) if item.counted else one[item.name] for item in symbols)
+        return [found] if any(item.counted for item in symbols) else []
 
     def _symbol(
         self, fixed: Mapping[str, int], small: Mapping[str, int], name: str, high: int, *, counted: bool
@@ -325,7 +353,7 @@ class _Free:
             self.job,
             {**_fixed(options.shapes), **shapes},
             {**_fixed_dims(options.dims), **dims},
-            Supposed(counts, least, most),
+            Supposed(counts, least, most, self.clipped),
         )
 
 

@@ -27,7 +27,9 @@ def model(
         nodes,
         "g",
         [
-            helper.make_tensor_value_info(name, TensorProto.BOOL if name[0] == "m" else TensorProto.FLOAT, shape)
+            helper.make_tensor_value_info(
+                name, TensorProto.BOOL if name[0] == "m" else TensorProto.FLOAT, shape
+            )
             for name, shape in inputs.items()
         ],
         [helper.make_empty_tensor_value_info(name) for name in outputs],

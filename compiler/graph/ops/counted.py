@@ -75,7 +75,9 @@ def declared_part(
 def _declared_extent(node: OnnxNode, axes: Sequence[int | None]) -> int | None:
     """How many results the model declares, by the first output that says so; None where none does."""
     rows = zip(axes, node.used_outputs, node.declared, strict=False)
-    found = [(axis, kind) for axis, is_used, kind in rows if is_used and axis is not None and kind is not None]
+    found = [
+        (axis, kind) for axis, is_used, kind in rows if is_used and axis is not None and kind is not None
+    ]
     return next((kind.shape[axis] for axis, kind in found if axis < kind.rank), None)
 
 

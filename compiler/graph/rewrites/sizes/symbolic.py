@@ -22,7 +22,13 @@ from compiler.graph.ops.counted import COUNTED_PART
 from compiler.graph.rewrites.sizes.attributes import attributes_follow
 from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.rewrites.sizes.inferred import Inferred, Probe
-from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
+from compiler.graph.rewrites.sizes.instances import (
+    FixedSizeError,
+    Instance,
+    Instances,
+    Nodes,
+    UnevenExtentError,
+)
 from compiler.graph.rewrites.sizes.rescues import rescued
 from compiler.graph.rewrites.sizes.restriction import (
     Filled,
@@ -36,29 +42,38 @@ from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
 def for_all_sizes(
-    graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol], probe: Probe
+    graphs: Sequence[Graph],
+    points: Sequence[Point],
+    symbols: Sequence[Symbol],
+    probe: Probe,
+    tried: int | None = None,
 ) -> Graph:
     """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
 
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
-    are best small. probe: the model at other sizes. Counted symbols come last: what a run finds takes the place of
+    are best small. tried: how many there are for experiments; those behind show only that extents follow from
+    the sizes. probe: the model at other sizes. Counted symbols come last: what a run finds takes the place of
     their hidden input. Raises FixedSizeError, with the reason, where there is no such graph.
     """
     steps = tuple(symbol.step for symbol in symbols)
-    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe).run()
+    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe, tried).run()
 
 
 class _Symbolic:
     """The graph under construction: nodes of the largest instance, and what is known of its tensors."""
 
-    def __init__(self, instances: Instances, symbols: Sequence[Symbol], probe: Probe) -> None:
+    def __init__(
+        self, instances: Instances, symbols: Sequence[Symbol], probe: Probe, tried: int | None = None
+    ) -> None:
         self.instances = instances
         self.symbols = symbols
+        self.tried = tried
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
         self.extents: dict[int, tuple[Extent | None, ...]] = {}
         self.steps = tuple(symbol.step for symbol in symbols)
-        self.inferred = Inferred(instances, self.steps, probe)
+        free = sum(not symbol.counted for symbol in symbols)
+        self.inferred = Inferred(instances, self.steps, probe, free)
         self._known: list[dict[int, Array]] = [{} for _ in instances.all[2:]]
         self._measured: set[int] = set()
         self._found: dict[Hashable, Restriction | None] = {}
@@ -66,6 +81,11 @@ class _Symbolic:
         self._masks: dict[object, Value] = {}
         self._counts: dict[int, Value] = {}
         self._natural: set[int] = set()
+        nodes = instances.largest.graph.nodes
+        self._cut = {node.inputs[0].id for node in nodes if node.op is COUNTED_PART}
+        self._read = {value.id for node in nodes for value in node.inputs} | {
+            value.id for value in instances.largest.graph.outputs
+        }
 
     def run(self) -> Graph:
         graph = self.instances.largest.graph
@@ -95,7 +115,7 @@ class _Symbolic:
             extent = self._fit(extents)
             extent = extent or self._inferred(number, axis, extents)
             if extent is None:
-                raise FixedSizeError(f"an extent of {name!r} is not a sum of dimensions: {_some(extents)}")
+                raise UnevenExtentError(name, axis, extents)
             found.append(extent if any(extent.factors) else None)
         if any(found):
             self.extents[number] = tuple(found)
@@ -175,7 +195,8 @@ class _Symbolic:
         if nodes[0].op is COUNTED_PART:
             self._part(nodes[0])
             return
-        follow = attributes_follow(nodes, lambda values: self._fit(values) is not None)
+        is_cut = all(value.id in self._cut for value in nodes[0].outputs if value.id in self._read)
+        follow = is_cut or attributes_follow(nodes, lambda values: self._fit(values) is not None)
         found = self._restriction(nodes) if follow else None
         others = rescued(self.instances, nodes) if found is None else None
         if found is None and others is None:
@@ -197,6 +218,8 @@ class _Symbolic:
         self._learn_sign(node)
         self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
         for at, value in enumerate(node.outputs):
+            if value.id in self._cut:
+                continue
             self._measure(value.id, value.name or str(value))
             for axis in range(value.type.rank):
                 if (at, axis) in found.beyond:
@@ -207,8 +230,8 @@ class _Symbolic:
         names = [symbol.name for symbol in self.symbols]
         number = names.index(node.attrs.text("symbol"))
         if number not in self._counts:
-            self._counts[number] = node.inputs[1]
-            self._compute(self.sizes[number], node.inputs[1])
+            self._counts[number] = self.instances.largest.values[self.sizes[number]]
+            self._compute(self.sizes[number], self._emit("Reshape", [node.inputs[1]], shape=()))
         self.nodes.append(node)
         self._learn_sign(node)
         self._measure(node.output.id, node.output.name or str(node.output))
@@ -223,7 +246,9 @@ class _Symbolic:
     def _is_natural(self, value: Value) -> bool:
         known = [item.constants.get(value.id) for item in self.instances.all]
         arrays = [item for item in known if item is not None]
-        return value.id in self._natural or bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
+        return value.id in self._natural or (
+            bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
+        )
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
@@ -235,7 +260,7 @@ class _Symbolic:
         }
         trials = tuple(
             Trial(nodes[1], node, tuple(self._operand(value.id, part) for value in node.inputs))
-            for part, node in enumerate(nodes[2:])
+            for part, node in enumerate(nodes[2 : self.tried])
         )
         if _is_same(nodes, trials):
             return Restriction((), 0.0, {})
@@ -302,7 +327,9 @@ class _Symbolic:
 
     def _finish(self, graph: Graph) -> Graph:
         largest = self.instances.largest
-        hidden = tuple(largest.values[n] for n, item in zip(self.sizes, self.symbols, strict=True) if not item.counted)
+        hidden = tuple(
+            largest.values[n] for n, item in zip(self.sizes, self.symbols, strict=True) if not item.counted
+        )
         counts = tuple(self._counts[number] for number, item in enumerate(self.symbols) if item.counted)
         results, names = len(graph.results), graph.output_names
         constants: Mapping[Value, Array] = {
@@ -372,10 +399,6 @@ def _operand_key(item: Operand) -> Hashable:
         return item.whole, item.part, item.natural
     small = all(array.dtype.kind in "iub" or array.nbytes <= _SMALL for array in item.known)
     return item.whole, item.part, tuple(array.tobytes() for array in item.known) if small else True
-
-
-def _some(extents: Sequence[int]) -> str:
-    return ", ".join(map(str, dict.fromkeys(extents)))
 
 
 def _size(symbol: int, item: Instance) -> Array:
