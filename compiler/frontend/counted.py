@@ -1,4 +1,4 @@
-"""Results as long as a run finds them: for each of these lengths a symbol, whose value the caller of an import supposes.
+"""Results as long as a run finds them: lengths are symbols, whose values the caller of an import supposes.
 
 What a node makes has room for all that there may be. In the graph a `CountedPart` follows it, whose extent is
 the supposed one, by default the room there is.
@@ -27,8 +27,8 @@ _SMALL = 1 << 16
 class Supposed:
     """Extents by name of a symbol; those that are not given have as much as may be.
 
-    least: but at least this; most: or what the caller says by name. clipped: axes by the names of tensors that
-    end where there is no more, or at a limit (`x[:100]`): these are symbols, too.
+    least: but at least this; most: or what the caller says by name. clipped: axes by the names of tensors
+    that end where there is no more, or at a limit (`x[:100]`): these are symbols, too.
     """
 
     extents: Mapping[str, int] = field(default_factory=dict)
@@ -101,9 +101,10 @@ class Counting:
 
     def parts(
         self, computed: Checked, given: OnnxNode, names: Sequence[str], node: str, op: str
-    ) -> list[Value]:
+    ) -> Sequence[Value]:
         """The results of a node, those that are used as long as is supposed; names: those of its outputs."""
-        assert computed.count is not None
+        if computed.count is None:
+            return computed.results
         key = self._structure(computed.count)
         if key not in self._names:
             self._names[key] = self._fresh(computed, names, node)

@@ -63,8 +63,8 @@ def import_model(
 
     `shapes` fixes inputs' shapes by name, `dims` symbolic dimensions wherever they occur (one of both is
     needed for each), `binds` makes inputs constants; `external` opens external data, by default below the
-    model's directory; `supposed` is how much a run finds where that decides over shapes. Raises UsageError (dimensions left open, an unknown name) and BadInputError (the file,
-    or what is in it).
+    model's directory; `supposed` says what a run finds where that decides over shapes. Raises UsageError
+    (dimensions left open, an unknown name) and BadInputError (the file, or what is in it).
     """
     path = Path(path)
     external = external or ExternalData(path.parent)
@@ -291,9 +291,7 @@ class _Importer:
         if computed is not None:
             if computed.agrees is not None:
                 self.check(computed.agrees, check_declared(computed, given.declared, name, op.name))
-            results: Sequence[Value] = computed.results
-            if computed.count is not None:
-                results = self.counting.parts(computed, given, item.output, item.name, op.name)
+            results = self.counting.parts(computed, given, item.output, item.name, op.name)
             ends = zip(results, item.output, strict=False)
             return tuple(self.editor.rename(value, output) for value, output in ends)
         operands, canonical = apply_signature(op, opset, given)

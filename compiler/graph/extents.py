@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from compiler.core.diagnostics import UsageError
-from compiler.graph.ir import Extent, Graph, Shape, TensorType, Value
+from compiler.graph.ir import Extent, Graph, Shape, Symbol, TensorType, Value
 
 _BYTE = 8
 
@@ -44,20 +44,25 @@ def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
     for number, symbol in enumerate(graph.symbols):
         if symbol.counted:
             found[number] = symbol.maximum
-        if number not in found:
-            raise UsageError(f"no input says what `{symbol.name}` is")
-        if not symbol.minimum <= found[number] <= symbol.maximum:
-            why = f"it is from {symbol.minimum} to {symbol.maximum}"
-            raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
-        if found[number] % symbol.step:
-            why = f"the model takes multiples of {symbol.step}"
-            raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
+        _check_value(symbol, found.get(number))
     values = tuple(found[number] for number in range(len(graph.symbols)))
     for (name, shape, _), value in zip(operands, graph.operands, strict=True):
         if shape != part_of(graph, value, values):
             why = f"with the other inputs it is {list(part_of(graph, value, values))}"
             raise UsageError(f"input {name!r} has the shape {list(shape)}", why=why)
     return values
+
+
+def _check_value(symbol: Symbol, value: int | None) -> None:
+    if value is None:
+        raise UsageError(f"no input says what `{symbol.name}` is")
+    if not symbol.minimum <= value <= symbol.maximum:
+        why = f"it is from {symbol.minimum} to {symbol.maximum}"
+        raise UsageError(f"`{symbol.name}` cannot be {value}", why=why)
+    if value % symbol.step:
+        raise UsageError(
+            f"`{symbol.name}` cannot be {value}", why=f"the model takes multiples of {symbol.step}"
+        )
 
 
 def with_counts(graph: Graph, symbols: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:

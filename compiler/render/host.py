@@ -118,8 +118,8 @@ class HostPlan:
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
     sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone; the
-    last `sizes` inputs come from it: the values of the symbols from number `first_size` on. The `counts` outputs
-    before the checks are the values of the last symbols, which a run finds out.
+    last `sizes` inputs come from it: the values of the symbols from number `first_size` on. The `counts`
+    outputs before the checks are the values of the last symbols, which a run finds out.
     """
 
     inputs: tuple[PlanTensor, ...]

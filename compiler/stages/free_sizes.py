@@ -70,7 +70,8 @@ def import_for_job(job: CompileJob) -> Graph:
 class _Free:
     """What is open in a model, and the error that says so where it cannot stay open.
 
-    error: None where inputs are fixed, and only what the run finds is open. clipped: tensors that end at a limit.
+    error: None where inputs are fixed, and only what the run finds is open. clipped: tensors that end at
+    a limit.
     """
 
     job: CompileJob
@@ -133,7 +134,7 @@ class _Free:
         return UnsupportedModelError(str(self.job.model), [count_refusal(one, reason) for one in counted])
 
     def attempt(self) -> Graph:
-        """The graph, where that much stays open; results that end at a limit are found one after the other."""
+        """The graph, where that much stays open; what ends at a limit is found one after the other."""
         try:
             return self._attempt()
         except UnevenExtentError as uneven:
@@ -177,7 +178,7 @@ class _Free:
     def _sized(
         self, fixed: Mapping[str, int], names: tuple[str, ...], *, separate: bool = False
     ) -> tuple[Graph, Mapping[str, int]]:
-        """The graph for all values of these symbols and of those that are counted, and small values of them all.
+        """The graph for all values of these symbols and of those counted, and small values of all.
 
         separate: for one sample of several; raises NotSeparateError where a count is that of all samples.
         """

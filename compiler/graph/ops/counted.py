@@ -1,8 +1,8 @@
 """Operators that find as many results as their operands happen to hold: NonZero, Compress, Unique.
 
 A record makes results of the greatest length that there may be, with something of the right type behind those
-that were found, and last their number. A node of a model gets the declared length of them, which is checked; where
-none is declared, `CountedPart` is as much of them as a run finds.
+that were found, and last their number. A node of a model gets the declared length of them, which is checked;
+where none is declared, `CountedPart` is as much of them as a run finds.
 """
 
 from __future__ import annotations
@@ -373,8 +373,8 @@ COUNTED_PART = Op(
 )  # fmt: skip
 """Ours: as much of a tensor along an axis as its second operand says, a number that only the run knows.
 
-Attribute `extent` is a size that is supposed; in a graph for all sizes the largest. `symbol` is the name of what is
-counted.
+Attribute `extent` is a size that is supposed; in a graph for all sizes the largest. `symbol` is the name of
+what is counted, `counts` the operator that counts.
 """
 
 OPS = (TRUE_POSITIONS, NON_ZERO, COMPRESS, UNIQUE, COUNTED_PART)

@@ -27,8 +27,8 @@ Probe = Callable[[Point], Graph]
 class Inferred:
     """Types of tensors at sizes that there is no instance of.
 
-    probe: tells where attributes depend on the size. free: how many symbols there are that inputs say, the first
-    ones; others do not make quotients.
+    probe: tells where attributes depend on the size. free: how many symbols inputs say, the first ones;
+    others do not make quotients.
     """
 
     def __init__(self, instances: Instances, steps: Point, probe: Probe, free: int) -> None:

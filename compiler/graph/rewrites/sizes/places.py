@@ -1,7 +1,7 @@
 """Reads and writes at places that are computed, in tensors whose extents depend on the size.
 
-A place below 0 counts from the end, which is that of this run. What is written at places that a run does not have
-goes to a row of its own, which is left out.
+A place below 0 counts from the end, which is that of this run. What is written at places that a run does not
+have goes to a row of its own, which is left out.
 """
 
 from __future__ import annotations

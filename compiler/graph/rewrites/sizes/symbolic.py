@@ -195,21 +195,32 @@ class _Symbolic:
         if nodes[0].op is COUNTED_PART:
             self._part(nodes[0])
             return
-        is_cut = all(value.id in self._cut for value in nodes[0].outputs if value.id in self._read)
-        follow = is_cut or attributes_follow(nodes, lambda values: self._fit(values) is not None)
-        found = self._restriction(nodes) if follow else None
+        found = self._restriction(nodes) if self._do_attributes_follow(nodes) else None
         others = rescued(self.instances, nodes) if found is None else None
         if found is None and others is None:
             node = nodes[0]
             name = node.origin[-1] if node.origin else str(node.output)
             raise FixedSizeError(f"node {name!r} ({node.op.name}) computes something else at another size")
         if found is None:
-            for other in others or ():
-                for value in other[0].inputs:
-                    if self.instances.is_constant(value.id) and value.id not in self._measured:
-                        self._source(value)
-                self._node(other)
+            self._instead(others or ())
             return
+        self._restricted(nodes, found)
+
+    def _do_attributes_follow(self, nodes: Nodes) -> bool:
+        """Of what is cut to a count anyway they need not."""
+        is_cut = all(value.id in self._cut for value in nodes[0].outputs if value.id in self._read)
+        return is_cut or attributes_follow(nodes, lambda values: self._fit(values) is not None)
+
+    def _instead(self, others: Sequence[Nodes]) -> None:
+        """Add nodes in place of one."""
+        for other in others:
+            for value in other[0].inputs:
+                if self.instances.is_constant(value.id) and value.id not in self._measured:
+                    self._source(value)
+            self._node(other)
+
+    def _restricted(self, nodes: Nodes, found: Restriction) -> None:
+        """Add a node that computes each part by itself, given these masks."""
         self._learn(nodes)
         node = nodes[0]
         inputs = list(node.inputs)
