@@ -305,8 +305,10 @@ class _Free:
                 return least
         return step * (1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size))))
 
-    def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
-        """The largest sizes: as asked for, else what the model takes up to a limit; of what is counted all."""
+    def _largest(
+        self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point
+    ) -> tuple[Point, Graph]:
+        """The largest sizes: as asked for, else what the model takes up to a limit; all that is counted."""
         free = tuple(name for name in names if name in self.dims.symbols)
         least = max(small[len(free) :], default=0)
         top, graph = self._largest_free(fixed, free, small[: len(free)], least)

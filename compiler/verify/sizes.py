@@ -98,10 +98,11 @@ def sizes_of(
     batch, symbols = manifest.get("batch"), manifest.get("symbols", [])
     names = [*([batch["name"]] if batch else []), *(one["name"] for one in symbols)]
     first = 1 if batch else 0
-    ranges = frozenset(range(first, len(names)))
+    counted = {number for number, one in enumerate(symbols, first) if one.get("counted")}
+    ranges = frozenset(range(first, len(names))) - counted
     asked: dict[int, int] = {}
     for name, extent in (dims or {}).items():
-        if name not in names:
+        if name not in names or names.index(name) in counted:
             hint = did_you_mean(name, names) or f"free dimensions: {', '.join(map(repr, names)) or 'none'}"
             raise UsageError(f"the library has no free dimension {name!r}", where="--dim", hint=hint)
         asked[names.index(name)] = extent
