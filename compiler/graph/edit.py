@@ -15,6 +15,7 @@ import numpy as np
 from compiler.core.passes import Applications
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
+from compiler.graph.extents import undefined_after
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import Op
@@ -198,7 +199,7 @@ def rewrite(graph: Graph, rule: Rule, applications: Applications, *, expand: boo
         return graph
     outputs = tuple(moved.get(value, value) for value in graph.outputs)
     made = graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
-    return replace(made, folded=editor.folded)
+    return replace(made, folded=editor.folded, undefined=undefined_after(graph, moved, made))
 
 
 def rewriting(*, expand: bool = False) -> Callable[[Rule], GraphRewrite]:

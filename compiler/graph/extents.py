@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from compiler.core.diagnostics import UsageError
-from compiler.graph.ir import Extent, Graph, Shape, Symbol, TensorType, Value
+from compiler.graph.ir import Extent, Graph, Node, Shape, Symbol, TensorType, Value
+from compiler.graph.op import Kind
 
 _BYTE = 8
+
+Ends = tuple[Extent | None, ...]
+"""How much of each axis a run has; None: all of it."""
 
 
 def symbol_of(extent: Extent | None) -> int | None:
@@ -60,9 +65,8 @@ def _check_value(symbol: Symbol, value: int | None) -> None:
         why = f"it is from {symbol.minimum} to {symbol.maximum}"
         raise UsageError(f"`{symbol.name}` cannot be {value}", why=why)
     if value % symbol.step:
-        raise UsageError(
-            f"`{symbol.name}` cannot be {value}", why=f"the model takes multiples of {symbol.step}"
-        )
+        why = f"the model takes multiples of {symbol.step}"
+        raise UsageError(f"`{symbol.name}` cannot be {value}", why=why)
 
 
 def with_counts(graph: Graph, symbols: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
@@ -73,6 +77,65 @@ def with_counts(graph: Graph, symbols: Sequence[int], counts: Sequence[int]) -> 
             why = f"it is from {symbol.minimum} to {symbol.maximum}"
             raise UsageError(f"`{symbol.name}` is {count} for these inputs", why=why)
     return (*symbols[:first], *counts)
+
+
+def regrouped(shape: Shape, axis: int, extent: Extent, other: Shape) -> tuple[int, Extent] | None:
+    """The axis of another shape of the same memory that ends where this one does, and its extent.
+
+    None where there is none: an axis that ends, or an extent that ends, inside of an element of the other's.
+    """
+    row = prod(shape[axis + 1 :])
+    for at, size in enumerate(other):
+        other_row = prod(other[at + 1 :])
+        if size > 1 and size * other_row == shape[axis] * row:
+            found = _in_rows(extent, row, other_row)
+            return None if found is None else (at, found)
+    return None
+
+
+def _in_rows(extent: Extent, row: int, other: int) -> Extent | None:
+    """An extent in rows of so many elements as one in rows of as many others; None where it is not whole."""
+    if row == other:
+        return extent
+    numbers = [number * row for number in (extent.offset, *extent.factors)]
+    if extent.divisor != 1 or any(number % other for number in numbers):
+        return None
+    offset, *factors = (number // other for number in numbers)
+    return Extent(tuple(factors), offset)
+
+
+def undefined_after(graph: Graph, moved: Mapping[Value, Value], made: Graph) -> Mapping[Value, Ends]:
+    """`Graph.undefined` of what a rewrite made, in which others stand for some values of the graph before.
+
+    What stands for several has no meaning where none of these has; nor has what is seen through one view.
+    """
+    if not graph.undefined:
+        return {}
+    found: dict[Value, Ends] = {}
+    for old in graph.producers:
+        new, ends = moved.get(old, old), graph.undefined.get(old, (None,) * old.type.rank)
+        before = found.setdefault(new, ends)
+        found[new] = tuple(one if one == other else None for one, other in zip(ends, before, strict=True))
+    for node in reversed(made.nodes):
+        source = node.inputs[0] if node.inputs else None
+        if source is None or source in found or not _is_all_of(made, node, source):
+            continue
+        ends = found.get(node.output, ())
+        found[source] = _through(node.output.type.shape, ends, source.type.shape)
+    return {value: ends for value, ends in found.items() if any(ends)}
+
+
+def _is_all_of(graph: Graph, node: Node, source: Value) -> bool:
+    """Whether a node is the only one that reads a tensor, and shows all of it as another shape."""
+    alone = len(graph.users(source)) == 1 and source not in graph.output_set
+    return node.op.kind is Kind.VIEW and source.type.size == node.output.type.size and alone
+
+
+def _through(shape: Shape, ends: Ends, other: Shape) -> Ends:
+    """The ends of a shape, of another one of the same memory."""
+    rows = (regrouped(shape, axis, end, other) for axis, end in enumerate(ends) if end is not None)
+    found = dict(item for item in rows if item is not None)
+    return tuple(found.get(axis) for axis in range(len(other)))
 
 
 def _extents(graph: Graph, value: Value) -> tuple[Extent | None, ...]:

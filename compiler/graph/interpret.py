@@ -9,7 +9,7 @@ import numpy as np
 from compiler.core.diagnostics import InternalError, UsageError
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, from_numpy, packed_array, stored_array, to_numpy, unpacked_array
-from compiler.graph.extents import part_of, symbols_of, with_counts
+from compiler.graph.extents import Ends, part_of, symbols_of, with_counts
 from compiler.graph.ir import Graph, Shape, TensorType, Value
 from compiler.graph.op import Op
 
@@ -36,9 +36,9 @@ def evaluate(
     """The graph's outputs, by name, for inputs of exactly the declared names, shapes and types.
 
     With symbols inputs may have the shapes of any run, and so have outputs; all that is computed is of the
-    largest extents. beyond: floating-point numbers of inputs that lie outside of what a run has; no result
-    depends on them. `observe` sees every value as it is computed. Memory is freed after the last use. Raises
-    UsageError for inputs that do not fit.
+    largest extents. beyond: floating-point numbers that lie outside of what a run has, of inputs and of what
+    is undefined there; no result depends on them. `observe` sees every value as it is computed. Memory is
+    freed after the last use. Raises UsageError for inputs that do not fit.
     """
     symbols = _symbols(graph, inputs)
     held = dict(graph.constants) | _held_inputs(graph, inputs, symbols, beyond)
@@ -49,6 +49,8 @@ def evaluate(
         with np.errstate(all="ignore" if symbols else None):  # beyond a run's part may be anything
             results = apply(item.op, arrays, item.attrs, types)
         for value, array in zip(item.outputs, results, strict=True):
+            if value in graph.undefined and beyond and symbols:
+                array = _replaced_beyond(array, graph.undefined[value], symbols, beyond)
             held[value] = array
             if observe is not None:
                 observe(value, array)
@@ -95,6 +97,17 @@ def _spread(array: Array, shape: Shape, beyond: float) -> Array:
     if array.dtype.kind not in "biu":
         whole[...] = beyond
     whole[tuple(map(slice, array.shape))] = array
+    return whole
+
+
+def _replaced_beyond(array: Array, ends: Ends, symbols: Sequence[int], beyond: float) -> Array:
+    """An array with a number in place of what is behind any of its ends."""
+    if array.dtype.kind in "biu":
+        return array
+    pairs = zip(array.shape, ends, strict=True)
+    inside = tuple(slice(size if end is None else end.of(symbols)) for size, end in pairs)
+    whole = np.full_like(array, beyond)
+    whole[inside] = array[inside]
     return whole
 
 

@@ -154,6 +154,8 @@ class Graph:
     output that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The
     last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number. The
     symbols behind those are counted: of each there is an output behind the model's results, one i64.
+    undefined: the same of tensors that nodes make, but for axes along which something is known of what is
+    beyond.
 
     folded: what made constants of constants, as long as these are all there.
 
@@ -173,6 +175,7 @@ class Graph:
     checks: int = 0
     symbols: tuple[Symbol, ...] = ()
     extents: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
+    undefined: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
     sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
     folded: Mapping[Value, Node] = field(default_factory=dict)

@@ -249,6 +249,8 @@ class Op:
     concatenates: bool = False
     """Lays its operands side by side along its attribute `axis`, and does nothing else."""
 
+    selects: bool = False
+    """Its elements are those of its second operand where its first holds, else those of its third."""
     multiplies: bool = False
     """Sums products of the rows of its first operand and the columns of its second."""
     weighs: bool = False

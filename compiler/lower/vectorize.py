@@ -273,7 +273,8 @@ class _Lanes:
         return Unary(item.op, self.expr(item.a, mask))
 
     def _cast(self, item: Cast, mask: Expr | None) -> Expr:
-        return Cast(item.type.with_lanes(self.lanes), self.expr(item.value, mask))
+        value = self.expr(item.value, mask)
+        return Cast(item.type.with_lanes(value.dtype.lanes), value)
 
     def _call(self, item: Call, mask: Expr | None) -> Expr:
         args = tuple(self._wide(self.expr(arg, mask)) for arg in item.args)

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -42,12 +42,31 @@ class PlanArg:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanGuard:
+    """A call is left out unless one of so many truth values, of any sample, is `expected`.
+
+    sample_stride: bytes from those of a sample of a free batch to the next one's.
+    """
+
+    arg: PlanArg
+    elements: int
+    expected: bool
+    sample_stride: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PlanStep:
     """One call: the kernel function `tk_k<function>`, its arguments, its entry in the manifest's list."""
 
     function: int
     args: tuple[PlanArg, ...]
     kernel: int
+    guard: PlanGuard | None = None
+
+    @property
+    def all_args(self) -> tuple[PlanArg, ...]:
+        """The arguments, and what the guard reads behind them."""
+        return self.args if self.guard is None else (*self.args, self.guard.arg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +171,12 @@ def render_plan(plan: HostPlan) -> str:
     args = [
         _braces(int(arg.kind), arg.index, arg.offset, arg.sample_offset)
         for step in plan.steps
-        for arg in step.args
+        for arg in step.all_args
     ]
     parts += _table("tk_arg", "args", args)
+    guards = [step.guard for step in plan.steps if step.guard is not None]
+    rows = [_braces(one.elements, int(one.expected), one.sample_stride) for one in guards]
+    parts += _table("tk_guard", "guards", rows)
     parts += _table("tk_step", "steps", _steps(plan))
     parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
     if plan.device is not None:
@@ -175,6 +197,7 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
             ("outputs", plan.outputs),
             ("symbols", plan.symbols),
             ("steps", plan.steps),
+            ("guards", [step for step in plan.steps if step.guard is not None]),
             ("args", range(args)),
             ("features", plan.features),
         )
@@ -229,11 +252,12 @@ def _device(plan: DevicePlan) -> list[str]:
 
 
 def _steps(plan: HostPlan) -> list[str]:
-    rows, first = [], 0
+    rows, first, guards = [], 0, 0
     for step in plan.steps:
         call = f"tk_k{step.function}" if plan.device is None else "nullptr"
-        rows.append(_braces(call, first, len(step.args), step.kernel, 0))
-        first += len(step.args)
+        guards += step.guard is not None
+        rows.append(_braces(call, first, len(step.args), step.kernel, guards if step.guard else 0))
+        first += len(step.all_args)
     return rows
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
+    Alloc,
     Binary,
     Block,
     Buffer,
@@ -16,6 +17,7 @@ from compiler.loops.ir import (
     Func,
     Iter,
     Load,
+    Region,
     Seq,
     Stmt,
     Store,
@@ -24,8 +26,11 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
+from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions, variables_of
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.program import ranges
+from compiler.schedule.regions import Inner, box, clip, region_of
 
 
 def map_statements(stmt: Stmt, fn: Callable[[Stmt], Stmt | None]) -> Stmt:
@@ -206,6 +211,8 @@ def swap_buffer(func: Func, new: Buffer) -> Func:
 
 
 N = TypeVar("N", bound=IRNode)
+_MANY = 1 << 30
+"""Of iterations, or elements, whose number is not known."""
 
 
 def use_buffer(item: N, old: str, new: Buffer) -> N:
@@ -214,9 +221,27 @@ def use_buffer(item: N, old: str, new: Buffer) -> N:
 
 
 def declared(block: Block) -> Block:
-    """A block of one piece with its region declarations made anew from its body.
+    """A block without inner blocks with its region declarations made anew from its body.
 
     What a reduction starts from (`init`) touches the elements that the body updates, so it adds nothing.
     """
-    reads, writes = block_regions(block.body)
+    reads, writes = (_from_outside(block, found) for found in block_regions(block.body))
     return block.replace(reads=reads, writes=writes)
+
+
+def _from_outside(block: Block, found: Sequence[Region]) -> tuple[Region, ...]:
+    """Regions while the loops of a block's body run, without buffers that only the body has."""
+    parts = list(block.body.walk())
+    private = {item.buffer for item in parts if isinstance(item, Alloc)}
+    moving = Inner({item.var.name: int_of(item.extent) or _MANY for item in parts if isinstance(item, For)})
+    known = Simplifier(ranges(block.iters))
+
+    def around(region: Region) -> Region:
+        names = {name for begin in region.begin for name in variables(begin)}
+        if names.isdisjoint(moving.extents):
+            return region
+        spans = zip(box(region, {}, moving, known), region.buffer.shape, strict=True)
+        clipped = [clip(span, int_of(extent) or _MANY, known) for span, extent in spans]
+        return region_of(region.buffer, clipped, known)
+
+    return tuple(dict.fromkeys(around(item) for item in found if item.buffer not in private))

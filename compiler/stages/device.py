@@ -28,7 +28,7 @@ def device_module(kernels: Sequence[Kernel], job: CompileJob) -> Module | None:
 def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep]) -> DevicePlan:
     """The launches of one run: those of each step's kernel, on the step's arguments."""
     numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
-    firsts = accumulate((len(step.args) for step in steps), initial=0)
+    firsts = accumulate((len(step.all_args) for step in steps), initial=0)
     launches = [
         PlanLaunch(
             function=numbers[launch.name],

@@ -273,10 +273,13 @@ class _Free:
                 min(n, item[1]) if (item := self._range(name)) else n
                 for n, name in zip(sizes, names, strict=True)
             )
+            parts = _parts(whole, steps)
+            if size != _SMALL[-1] and not _differ(whole, parts):
+                continue
             try:
                 return {
                     point: self._import({**fixed, **dict(zip(names, point, strict=True))})
-                    for point in (whole, *_parts(whole, steps))
+                    for point in (whole, *parts)
                 }
             except BadInputError as found:
                 trouble = found
@@ -305,9 +308,7 @@ class _Free:
                 return least
         return step * (1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size))))
 
-    def _largest(
-        self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point
-    ) -> tuple[Point, Graph]:
+    def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
         """The largest sizes: as asked for, else what the model takes up to a limit; all that is counted."""
         free = tuple(name for name in names if name in self.dims.symbols)
         least = max(small[len(free) :], default=0)
@@ -384,6 +385,11 @@ def _parts(whole: Point, steps: Point) -> list[Point]:
         found += [(*whole[:at], smaller[at], *whole[at + 1 :]) for at in range(len(whole))]
         found.append(smaller)
     return list(dict.fromkeys(point for point in found if point != whole))
+
+
+def _differ(whole: Point, parts: Sequence[Point]) -> bool:
+    """Whether there are parts with two other values of each symbol, which show how extents follow from it."""
+    return all(len({point[at] for point in (whole, *parts)}) > 2 for at in range(len(whole)))
 
 
 def _most_samples(one: Graph) -> int:

@@ -1,17 +1,17 @@
 """Which part of each tensor a run has, as far as what is beyond has no meaning, after rewrites and fusion.
 
-Inputs say it (`Graph.extents`); from there it follows through the loops of groups: a place of a result that
-is computed from what has no meaning has none. A selection by the place itself is where that ends: masks give
-what is beyond a number, and others read it.
+Inputs say it (`Graph.extents`), and what the model's operators make (`Graph.undefined`); from there it
+follows through the loops of groups: a place of a result that is computed from what has no meaning has none. A
+selection by the place itself is where that ends: masks give what is beyond a number, and others read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from compiler.graph.convert import LaidOut
-from compiler.graph.ir import Extent, Node, Shape, Value
+from compiler.graph.extents import regrouped
+from compiler.graph.ir import Extent, Node, Value
 from compiler.graph.op import Kind
 from compiler.graph.to_loops import GroupFunc
 from compiler.loops.ir import (
@@ -46,23 +46,26 @@ class Parts:
             for value, extents in self._graph.extents.items()
             if value in self._graph.inputs
         }
+        self._declared: dict[Value, Part] = {
+            value: {axis: extent for axis, extent in enumerate(extents) if extent is not None}
+            for value, extents in self._graph.undefined.items()
+        }
 
     def of(self, value: Value) -> Part:
         """The part of a tensor; of one that a group makes, once that was added."""
         if value not in self._known:
             node = self._graph.producer(value)
-            self._known[value] = self._of_view(node) if node is not None and node.op.kind is Kind.VIEW else {}
+            seen = self._of_view(node) if node is not None and node.op.kind is Kind.VIEW else {}
+            self._known[value] = {**seen, **self._declared.get(value, {})}
         return self._known[value]
 
     def _of_view(self, node: Node) -> Part:
         source, result = node.inputs[0], node.output
         if source.type.size != result.type.size:
             return {}
-        found = {
-            _same_axis(source.type.shape, axis, result.type.shape): extent
-            for axis, extent in self.of(source).items()
-        }
-        return {axis: extent for axis, extent in found.items() if axis is not None}
+        pairs = self.of(source).items()
+        found = (regrouped(source.type.shape, axis, end, result.type.shape) for axis, end in pairs)
+        return dict(item for item in found if item is not None)
 
     def add(self, made: GroupFunc) -> None:
         """Find the parts of what a group makes."""
@@ -76,13 +79,8 @@ class Parts:
         for block in func.blocks():
             _follow(block, known)
         for item in func.results:
-            self._known[values[item.name]] = known.get(item.name, {})
-
-
-def _same_axis(shape: Shape, axis: int, other: Shape) -> int | None:
-    """The axis of another shape of the same memory that has the same places; None where there is none."""
-    after, extent = prod(shape[axis + 1 :]), shape[axis]
-    return next((at for at, n in enumerate(other) if n == extent and prod(other[at + 1 :]) == after), None)
+            value = values[item.name]
+            self._known[value] = {**known.get(item.name, {}), **self._declared.get(value, {})}
 
 
 def _follow(block: Block, known: dict[str, Part]) -> None:

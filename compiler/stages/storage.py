@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
-from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanStep
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanGuard, PlanStep
 from compiler.stages.constants import ConstantPool
 from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
+from compiler.stages.guards import Guard, guards_of
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.optional import SHARE_MEMORY
@@ -107,7 +108,11 @@ def plan_model(
     graph, target = laid_out.fused.graph, job.target
     derived = {value: made for step in steps for value, made in step.derived.items()}
     constants = ConstantPool(graph.constants, derived)
-    uses = [_use(step, kernels[step.kernel], graph) for step in steps]
+    written = [step.values[len(step.values) - kernels[step.kernel].func.outputs :] for step in steps]
+    guards: Sequence[Guard | None] = [None] * len(steps)
+    if target.device is None:
+        guards = guards_of(laid_out, written)
+    uses = [_use(step, kernels[step.kernel], graph, guard) for step, guard in zip(steps, guards, strict=True)]
     storage = plan_storage(laid_out, uses, shared=job.does_whole(SHARE_MEMORY))
     plan_steps = []
     for number, step in enumerate(steps):
@@ -115,7 +120,8 @@ def plan_model(
         args = [_arg(n, value, kernel, storage, constants) for n, value in enumerate(step.values)]
         first_output = len(args) - kernel.func.outputs
         args[first_output:first_output] = storage.workspace[number]
-        plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
+        guard = _plan_guard(guards[number], laid_out, storage)
+        plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number, guard))
     plan = HostPlan(
         inputs=plan_inputs(graph),
         outputs=plan_outputs(graph),
@@ -137,10 +143,20 @@ def plan_model(
     return plan, constants, storage
 
 
-def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:
+def _use(step: Step, kernel: Kernel, graph: Graph, guard: Guard | None) -> Use:
     tensors = [v for v in step.values if v not in graph.constants and v not in step.derived]
+    tensors += [guard.condition] if guard is not None else []
     written = step.values[len(step.values) - kernel.func.outputs :]
     return Use(tuple(value for value in tensors if value not in written), written, kernel.workspace)
+
+
+def _plan_guard(guard: Guard | None, laid_out: LaidOut, storage: Storage) -> PlanGuard | None:
+    if guard is None:
+        return None
+    value, roots = guard.condition, laid_out.roots
+    memory = roots[value].parent if value in roots else value
+    stride = laid_out.elements(memory) if laid_out.fused.graph.batch is not None else 0
+    return PlanGuard(storage.slots[value], value.type.size, guard.expected, stride)
 
 
 def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: ConstantPool) -> PlanArg:

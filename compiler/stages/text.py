@@ -9,7 +9,7 @@ from compiler.graph.ir import Value
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.loops.text import print_func
-from compiler.render.host import ArgKind, HostPlan, PlanArg
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanGuard
 from compiler.stages.dump import kernel_file
 from compiler.stages.kernels import Step
 
@@ -66,7 +66,15 @@ def _tensors(fused: FusedGraph, slots: Mapping[Value, PlanArg]) -> Iterator[str]
 def _calls(steps: Sequence[Step], plan: HostPlan) -> Iterator[str]:
     for number, (step, call) in enumerate(zip(steps, plan.steps, strict=True)):
         places = ", ".join(place_text(item) for item in call.args)
-        yield f"{number:4}  {kernel_file(step.kernel)}({places})"
+        yield f"{number:4}  {kernel_file(step.kernel)}({places}){_guard_text(call.guard)}"
+
+
+def _guard_text(guard: PlanGuard | None) -> str:
+    """` if any of arena+64`, ` unless all of 3 at arena+64`."""
+    if guard is None:
+        return ""
+    what = place_text(guard.arg) if guard.elements == 1 else f"{guard.elements} at {place_text(guard.arg)}"
+    return f" if any of {what}" if guard.expected else f" unless all of {what}"
 
 
 def place_text(item: PlanArg) -> str:

@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how = SANITIZED if options.sanitize else PLAIN
     if options.sanitize and "LD_PRELOAD" not in os.environ:
         return _again_with_sanitizers(arguments)
+    export({"TK_DEBUG": "1"})  # programs are verified after every pass
     alone = options.seed is not None
     found = outcomes_of([graph_of(options.seed)], how) if alone else _many(options, how)
     _say(_summary(found))

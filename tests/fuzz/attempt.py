@@ -22,7 +22,8 @@ from compiler.stages.job import CompileJob
 from compiler.targets.build import KernelBuild
 from compiler.verify.check import poisoned
 from compiler.verify.device import load_anywhere
-from tests.fuzz.graphs import TOGETHER, FuzzGraph
+from tests.fuzz.graphs import LENGTH, TOGETHER, FuzzGraph, has_length
+from tests.fuzz.grow import LONGEST
 from tests.fuzz.judge import judge
 from tests.fuzz.oracle import Expected, Outputs, expected_of
 from tests.fuzz.outcome import FAULTS, Outcome, State
@@ -70,7 +71,9 @@ def attempt(graphs: Sequence[FuzzGraph], how: How) -> list[Outcome]:
 def _job(graphs: Sequence[FuzzGraph], directory: Path) -> CompileJob:
     path = directory / "m.onnx"
     onnx.save(merged([one.proto for one in graphs]), path)
-    options = compiler.CompileOptions(output=directory / "m.so", arch=graphs[0].profile.arch)
+    profile = graphs[0].profile
+    dims = {LENGTH: compiler.SizeRange(profile.least, LONGEST)} if any(map(has_length, graphs)) else {}
+    options = compiler.CompileOptions(output=directory / "m.so", arch=profile.arch, dims=dims)
     return CompileJob.of(path, options)
 
 

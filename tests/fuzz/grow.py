@@ -38,6 +38,8 @@ DIMS = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 23, 31, 33, 64, 67)
 MOST_ELEMENTS = 12_000
 RUNS = 2
 """Sets of inputs of each graph."""
+LONGEST = 29
+"""The largest extent of a free axis, which shapes here have in its place; no other extent is like it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Profile:
     """What graphs that are compiled together have in common.
 
     types: of their inputs, likely ones several times. free: whether the first dimension is left open, and the
-    batches that it is run with. arch: of the processor that is compiled for.
+    batches that it is run with. lengths: of another open axis in each run; none where there is none. least:
+    the shortest of them that is compiled for. arch: of the processor that is compiled for.
     """
 
     opset: int
@@ -53,6 +56,8 @@ class Profile:
     free: bool
     batches: tuple[int, ...]
     arch: str
+    lengths: tuple[int, ...] = ()
+    least: int = 1
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class Pool:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     made: list[Tensor] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
+    long: dict[str, int] = field(default_factory=dict)
+    """Axes of inputs whose extent is left open beside the batch."""
     whole: bool = False
     """Whether all values' shapes are declared, as an operand that only a run knows decides one."""
 
@@ -173,13 +180,29 @@ class Pool:
     def give(self, dtype: np.dtype[Any], shape: Shape) -> Tensor:
         """An input of the graph, with random elements for each run."""
         name = f"{self.prefix}x{len(self.inputs)}"
-        sizes = self.profile.batches if self.profile.free else (0,) * RUNS
-        shapes = [(batch, *shape[1:]) if self.profile.free else shape for batch in sizes]
+        shapes = [shape] * RUNS
+        if self.profile.free:
+            shapes = [(batch, *shape[1:]) for batch in self.profile.batches]
+        if (axis := self._long_axis(shape)) is not None:
+            self.long[name] = axis
+            shapes = [
+                (*one[:axis], length, *one[axis + 1 :])
+                for one, length in zip(shapes, self.profile.lengths, strict=True)
+            ]
+            shape = (*shape[:axis], LONGEST, *shape[axis + 1 :])
         negative = self.chance(0.2)
         self.inputs[name] = [self.random(dtype, one, 2.0, negative=negative) for one in shapes]
         made = Tensor(name, dtype, shape, 2.0 if dtype not in (*INTEGERS, I4, U4) else 16.0)
         self.values.append(made)
         return made
+
+    def _long_axis(self, shape: Shape) -> int | None:
+        """The axis that is left open, if any."""
+        if not self.profile.lengths or len(shape) <= self.first or (self.long and self.chance(0.4)):
+            return None
+        axis = self.integer(self.first, len(shape) - 1)
+        others = math.prod(n for at, n in enumerate(shape) if at != axis)
+        return axis if LONGEST * others <= MOST_ELEMENTS // 2 else None
 
     # ------------------------------------------------------------ what they make
 

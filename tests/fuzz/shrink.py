@@ -16,7 +16,7 @@ from compiler.graph.dtypes import packed_array
 from compiler.reduce.isolate import reduce_model
 from compiler.reduce.report import ReduceRequest
 from compiler.runtime.specs import SMALL
-from tests.fuzz.graphs import FREE, FuzzGraph
+from tests.fuzz.graphs import FREE, LENGTH, FuzzGraph, has_length
 from tests.fuzz.grow import Array
 from tests.fuzz.outcome import Outcome, State
 
@@ -30,6 +30,8 @@ def shrink(graph: FuzzGraph, outcome: Outcome, directory: Path) -> Iterator[str]
     run = _run_of(outcome)
     inputs = tuple(_written(directory, name, array) for name, array in graph.feeds[run].items())
     dims = {FREE: _extent(graph, run)} if graph.profile.free else {}
+    if has_length(graph):
+        dims[LENGTH] = graph.profile.lengths[run]
     request = ReduceRequest(
         model,
         directory / "reduced",

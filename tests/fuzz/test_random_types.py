@@ -19,8 +19,8 @@ from tests.fuzz.oracle import Expected, by_nodes, by_onnxruntime, by_reference, 
 from tests.fuzz.outcome import FAULTS, Outcome, Outcomes, State
 from tests.fuzz.shrink import shrink
 
-SEEDS = (tuple(range(280, 285)), tuple(range(340, 345)))
-"""With one profile each: a free batch, and small types."""
+SEEDS = (tuple(range(520, 525)), tuple(range(140, 145)), tuple(range(387, 392)))
+"""With one profile each: a free batch, small types, and free lengths."""
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -114,6 +114,15 @@ def test_node_by_node_is_as_the_whole() -> None:
     assert not isinstance(parts, str)
     for name, array in next(iter(whole.made.values()))[0].items():
         assert judge.compare(name, parts[0][name], array, 1e-5).passed
+
+
+def test_bf16_is_rounded_after_every_node() -> None:
+    """256 + 1 is 256 in bf16, and equal to it."""
+    nodes = [helper.make_node("Add", ["x", "one"], ["s"]), helper.make_node("Equal", ["s", "x"], ["y"])]
+    of = graph(nodes, x=np.asarray([256, 2], BF16), one=np.asarray([1, 1], BF16))
+    expected = expected_of(of)
+    assert not isinstance(expected, str)
+    assert next(iter(expected.made.values()))[0]["y"].tolist() == [True, False]
 
 
 # ---------------------------------------------------------------- files

@@ -8,12 +8,14 @@ import os
 import random
 import re
 import resource
+import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.promises.commands import Conditions, own_forkserver
 from tests.promises.promise import Case, Ended, Promise
@@ -123,14 +125,37 @@ def _forked_tk(
 
 
 def _answer(task: Task, answer: Path) -> None:
-    answer.write_text(json.dumps(_attempt(task)))
+    _in_a_copy(lambda: answer.write_text(json.dumps(_attempt(task))))
+
+
+def _try_disk(folder: Path) -> None:
+    _in_a_copy(lambda: _own_disk(folder, 1 << 20))
+
+
+def _in_a_copy(call: Callable[[], object]) -> NoReturn:
+    """Make a call in a copy of this process, and end like it.
+
+    onnxruntime starts a thread when it is imported, and a process of several threads gets no user namespace.
+    """
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            call()
+            code = 0
+        except Exception:  # noqa: BLE001 - there is nobody else to tell
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @cache
 def _why_not() -> str:
     """Why this machine has no disks of one's own; empty where it has."""
     with tempfile.TemporaryDirectory(prefix="promise-") as folder:
-        process = own_forkserver().Process(target=_own_disk, args=(Path(folder), 1 << 20))
+        process = own_forkserver().Process(target=_try_disk, args=(Path(folder),))
         process.start()
         process.join()
         return "" if process.exitcode == 0 else "no user namespace with a tmpfs of its own here"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,45 @@ SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
         ("y", "mean"),
         k=some(8, 3, 3, 3),
         l=some(4, 8, 3, 3),
+    ),
+    # Behind strides of 32 small images have one place, whatever their size.
+    "strides": lambda: model(
+        [
+            *(
+                node("Conv", [x, f"k{at}"], [y], pads=[1, 1, 1, 1], strides=[2, 2])
+                for at, (x, y) in enumerate(pairwise("xabcdy"))
+            ),
+            node("GlobalAveragePool", ["y"], ["mean"]),
+            node("GlobalMaxPool", ["c"], ["largest"]),
+        ],
+        {"x": (1, 2, "H", "W")},
+        ("y", "mean", "largest"),
+        **{f"k{at}": some(2, 2, 3, 3) for at in range(5)},
+    ),
+    # Windows at the end of an axis have fewer elements to divide by.
+    "averages": lambda: model(
+        [
+            node("Conv", ["x", "k"], ["a"], strides=[2, 2], pads=[1, 1, 1, 1]),
+            *(
+                node(
+                    "AveragePool",
+                    ["a"],
+                    [name],
+                    strides=[step, step],
+                    pads=pads,
+                    kernel_shape=[size, size],
+                    **more,
+                )
+                for name, size, step, pads, more in (
+                    ("y", 2, 2, [0, 0, 1, 1], {}),
+                    ("inside", 3, 1, [1, 1, 1, 1], {}),
+                    ("all", 3, 2, [1, 1, 1, 1], {"count_include_pad": 1, "ceil_mode": 1}),
+                )
+            ),
+        ],
+        {"x": (1, 2, "H", "W")},
+        ("y", "inside", "all"),
+        k=some(2, 2, 3, 3),
     ),
     # What comes after the keys of former steps begins where these end.
     "cache": lambda: model(

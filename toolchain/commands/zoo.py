@@ -83,5 +83,11 @@ def _trained(network: networks.Network) -> str:
     return ", ".join(one.name for one in network.originals) or "none known"
 
 
+_SHOWN = 3
+"""Inputs of a network in the table; those behind them are counted."""
+
+
 def _inputs(network: networks.Network) -> str:
-    return ", ".join(f"{name} {console.shape(dims)}" for name, dims in network.inputs)
+    shown = [f"{name} {console.shape(dims)}" for name, dims in network.inputs[:_SHOWN]]
+    more = len(network.inputs) - len(shown)
+    return ", ".join((*shown, f"{more} more") if more else shown)

@@ -138,7 +138,7 @@ WHERE = Op(
     "Where", Kind.INJECTIVE, _where_infer, lambda x, _a: (np.where(x[0], x[1], x[2]),), (3, 3),
     (Signature(9),),
     forms={"direct": elementwise_form("Where", lambda _a, c, x, y: Select(c, x, y))}, elementwise=True,
-    expand=_where_expand,
+    selects=True, expand=_where_expand,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 7
+#define TK_PLAN_VERSION 8
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -77,8 +77,17 @@ typedef struct tk_step {
   int32_t first_arg; /* into tk_plan.args */
   int32_t n_args;
   int32_t kernel;   /* index into the "kernels" list of the manifest */
-  int32_t reserved; /* 0 */
+  int32_t guard;    /* 0: it is always called; else number guard - 1 of tk_plan.guards, which reads the argument behind
+                     * the step's own */
 } tk_step;
+
+/* A step is left out unless one of the truth values (bytes) that lie side by side, of any sample of a free batch, is
+ * as expected: nothing looks at what it makes then. */
+typedef struct tk_guard {
+  int32_t elements;
+  int32_t expected;
+  int64_t sample_stride; /* bytes from one sample's to the next one's; 0: they are the same for all */
+} tk_guard;
 
 /* A dimension of an input or output. factors null: there are `extent` elements. Else a run has so many of them, from
  * the first on: offset plus each factor times its symbol, by divisor, rounded down. What lies beyond does not matter,
@@ -138,6 +147,7 @@ typedef struct tk_plan {
   const tk_plan_tensor *outputs;
   const tk_symbol *symbols;
   const tk_step *steps; /* run in this order */
+  const tk_guard *guards;
   const tk_arg *args;
   const char *const *features; /* CPU features the kernels need, by name: "avx2", "fma", "avx512f" ... */
   int64_t arena_bytes;         /* with every symbol at its maximum, but for what follows */

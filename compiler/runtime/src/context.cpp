@@ -123,7 +123,8 @@ void tk_context::find_lifetimes() {
   first_write_.assign(model_.outputs.size(), plan.n_steps);
   for (int32_t step = plan.n_steps - 1; step >= 0; --step) {
     const tk_arg *args = plan.args + plan.steps[step].first_arg;
-    for (int32_t i = 0; i < plan.steps[step].n_args; ++i) {
+    const int32_t count = plan.steps[step].n_args + (plan.steps[step].guard != 0 ? 1 : 0);
+    for (int32_t i = 0; i < count; ++i) {
       const size_t index = static_cast<size_t>(args[i].index);
       if (args[i].kind == TK_ARG_INPUT && last_use_[index] < step) last_use_[index] = step;
       if (args[i].kind == TK_ARG_OUTPUT) first_write_[index] = step;
@@ -193,6 +194,17 @@ void tk_context::resolve_open(const std::vector<OpenArg> &open, const std::vecto
   }
 }
 
+bool tk_context::is_needed(const tk_step &step) const {
+  if (step.guard == 0) return true;
+  const tk_guard &guard = model_.plan->guards[step.guard - 1];
+  const auto *values = static_cast<const unsigned char *>(pointers_[static_cast<size_t>(step.first_arg + step.n_args)]);
+  const int64_t samples = guard.sample_stride == 0 ? 1 : symbols_[0];
+  for (int64_t sample = 0; sample < samples; ++sample, values += guard.sample_stride)
+    for (int32_t i = 0; i < guard.elements; ++i)
+      if ((values[i] != 0) == (guard.expected != 0)) return true;
+  return false;
+}
+
 void tk_context::execute(tk_step_time *times) {
   const tk_plan &plan = *model_.plan;
   const bool flush = (options_.flags & TK_CONTEXT_FLUSH_SUBNORMALS) != 0;
@@ -209,7 +221,7 @@ void tk_context::execute(tk_step_time *times) {
   int64_t before = times != nullptr ? now_ns() : 0;
   for (int32_t i = 0; i < plan.n_steps; ++i) {
     const tk_step &step = plan.steps[i];
-    step.fn(pointers_.data() + step.first_arg, &exec);
+    if (is_needed(step)) step.fn(pointers_.data() + step.first_arg, &exec);
     if (times == nullptr) continue;
     const int64_t after = now_ns();
     times[i] = {step.kernel, 0, after - before};

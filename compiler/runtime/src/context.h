@@ -49,6 +49,7 @@ struct tk_context {
   tk_status settle(DLTensor *outputs);
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
+  bool is_needed(const tk_step &step) const;
   void execute(tk_step_time *times);
 
   const tk_model &model_;

@@ -33,6 +33,7 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.text import parse_func, print_func
+from compiler.loops.verify import problems_of
 from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
@@ -373,6 +374,14 @@ def test_strides_and_reversals() -> None:
 def test_index_with_division_is_computed_lane_by_lane() -> None:
     after = vectorize(func("for i in 0..16 vectorized\n  y[i] = x[i // 3]"), V4)
     assert count(after, Shuffle) == 1
+
+
+def test_lanes_that_agree_by_division_stay_a_scalar_in_a_cast() -> None:
+    """The last two lanes of 10 read one element: the cast of it is no vector of one lane."""
+    before = func("for i in 0..10 vectorized\n  y[i] = max(f16(x[i // 2]), f16(0.0))", result="y: f16[10]")
+    after = vectorize(before, get_target("cpu:x86-64-v3").facts)
+    assert problems_of(after, "lowered") == ()
+    assert "f16(x[4])" in body_of(after)
 
 
 def test_condition_becomes_a_mask() -> None:

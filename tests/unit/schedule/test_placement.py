@@ -7,6 +7,8 @@ import pytest
 from compiler.loops.build import Builder
 from compiler.loops.ir import Func, Select, all_of, const, maximum
 from compiler.loops.printer import print_func
+from compiler.loops.text import parse_func
+from compiler.loops.verify import problems_of
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, padded_conv_pool
@@ -285,3 +287,32 @@ def test_reads_that_a_select_guards_are_not_counted_on() -> None:
     )
     with pytest.raises(ScheduleError, match="c does not make all of c that it reads"):
         Schedule(before).reverse_compute_at("y", "c_i0")
+
+
+SUMS_OF_DOUBLES = """func sums(x: f32[3, 4]) -> (y: f32[3, 4])
+  local twice: f32[3, 4]
+  for a in 0..3
+    for b in 0..4
+      block twice(va: spatial 3 = a, vb: spatial 4 = b)
+        reads x[va, vb]
+        writes twice[va, vb]
+        twice[va, vb] = x[va, vb] * 2.0
+  for i in 0..4
+    block y(vi: spatial 4 = i)
+      reads twice[0 +: 3, vi]
+      writes y[0 +: 3, vi]
+      alloc total: f32[1] @register
+      total[0] = 0.0
+      for k in 0..3
+        total[0] += twice[2 - k, vi]
+        y[2 - k, vi] = total[0]
+"""
+
+
+def test_what_a_block_with_a_loop_reads_is_declared_for_all_of_the_loop() -> None:
+    schedule = Schedule(parse_func(SUMS_OF_DOUBLES))
+    schedule.compute_inline("twice")
+    assert problems_of(schedule.func) == ()
+    text = print_func(schedule.func)
+    assert "reads x[0 +: 3, vi]" in text
+    assert "writes y[0 +: 3, vi]" in text

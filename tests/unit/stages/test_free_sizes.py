@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from onnx import helper
 
 from compiler import BadInputError, CompileOptions, OpenDimensionsError, SizeRange, UsageError
+from compiler.graph.extents import regrouped
 from compiler.graph.interpret import evaluate
-from compiler.graph.ir import Graph
+from compiler.graph.ir import Extent, Graph
+from compiler.graph.rewrites import rewrite_graph
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.job import CompileJob
 from tests.support.sized_models import SIZED, feeds, model, node, some
@@ -22,6 +25,8 @@ SIZES = {
     "windows": [{"N": 1, "H": h, "W": w} for h, w in ((6, 9), (13, 13), (30, 7))],
     "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
     "positions": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
+    "strides": [{"H": h, "W": w} for h, w in ((1, 1), (17, 90), (33, 33), (40, 65), (64, 31), (96, 96))],
+    "averages": [{"H": h, "W": w} for h, w in ((1, 1), (5, 6), (6, 5), (7, 8), (40, 39))],
     "there and back": [{"H": h} for h in (4, 8, 12, 40)],
     "rounded up": [{"H": h, "W": w} for h, w in ((1, 1), (5, 6), (6, 5), (7, 8), (40, 39))],
     "resized": [{"T": n} for n in (3, 7, 8, 13, 40)],
@@ -31,7 +36,7 @@ SIZES = {
     "products over what is free": [{"rows": n} for n in (1, 5, 40)],
     "recurrent": [{"T": n} for n in (1, 5, 16)],
 }
-LARGEST = {"recurrent": 16}
+LARGEST = {"recurrent": 16, "strides": 96}
 
 
 def imported(proto: onnx.ModelProto, tmp_path: Path, **options: object) -> Graph:
@@ -46,12 +51,13 @@ def test_one_graph_computes_what_onnxruntime_does_at_every_size(name: str, tmp_p
     graph = imported(
         proto, tmp_path, dims=dict.fromkeys(_symbols(proto) - {"B", "N"}, SizeRange(1, LARGEST.get(name, 48)))
     )
+    rewritten = rewrite_graph(graph)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for sizes in SIZES[name]:
         given = feeds(proto, sizes)
         expected = dict(zip(graph.output_names, session.run(None, given), strict=True))
-        for beyond in (np.nan, 1e6):
-            got = evaluate(graph, given, beyond=beyond)
+        for one, beyond in product((graph, rewritten), (np.nan, 1e6)):
+            got = evaluate(one, given, beyond=beyond)
             for output, array in expected.items():
                 np.testing.assert_allclose(got[output], array, rtol=1e-4, atol=1e-5, err_msg=f"{sizes}")
 
@@ -135,6 +141,33 @@ def test_extents_that_are_sums_with_a_size_that_was_given(tmp_path: Path) -> Non
     np.testing.assert_allclose(got["y"], np.concatenate([past, new], 1) + bias, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, np.bool_])
+def test_the_last_of_a_sequence(kind: type, tmp_path: Path) -> None:
+    """A single element, which may be right by chance."""
+    proto = model([node("Gather", ["x", "last"], ["y"])], {"x": ("T",)}, ("y",), last=-1)
+    proto.graph.input[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    graph = imported(proto, tmp_path, dims={"T": SizeRange(1, 29)})
+    for length in (1, 3, 28, 29):
+        given = np.arange(length).astype(kind) if kind != np.bool_ else np.arange(length) == length - 1
+        assert evaluate(graph, {"x": given}, beyond=0)["y"] == given[-1], length
+
+
+def test_steps_that_are_larger_than_the_sizes_tried_first(tmp_path: Path) -> None:
+    places = np.array([1, 1, 16, 16], np.float32)
+    nodes = [
+        node("MaxPool", ["x"], ["a"], kernel_shape=[16, 16], strides=[16, 16]),
+        node("Resize", ["a", "", "places"], ["b"], mode="nearest"),
+        node("Add", ["x", "b"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (1, 2, "H", 16)}, ("y",), places=places)
+    graph = imported(proto, tmp_path, dims={"H": SizeRange(16, 64)})
+    assert [(one.minimum, one.step) for one in graph.symbols] == [(16, 16)]
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for height in (16, 48):
+        given = feeds(proto, {"H": height})
+        np.testing.assert_allclose(evaluate(graph, given, beyond=np.nan)["y"], session.run(None, given)[0])
+
+
 def test_sizes_in_steps(tmp_path: Path) -> None:
     """Of the largest sizes, of those asked for, and of those of a run."""
     proto = SIZED["there and back"]()
@@ -208,3 +241,25 @@ def test_a_range_for_a_fixed_dimension(tmp_path: Path) -> None:
 def test_a_range_beyond_what_the_model_takes(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="not valid"):
         imported(SIZED["attention"](), tmp_path, dims={"S": SizeRange(1, 600)})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "extent", "other", "expected"),
+    [
+        ((6, 2, 5), 0, Extent((1,)), (12, 5), (0, Extent((2,)))),
+        ((12, 5), 0, Extent((2,)), (6, 10), (0, Extent((1,)))),
+        ((12, 5), 0, Extent((1,)), (6, 10), None),
+        ((3, 6, 4), 1, Extent((1,), 2), (3, 6, 2, 2), (1, Extent((1,), 2))),
+        ((3, 6, 4), 1, Extent((1,)), (18, 4), None),
+        ((1, 6, 4), 1, Extent((1,), 1, 2), (6, 4), (0, Extent((1,), 1, 2))),
+        ((6, 4), 0, Extent((1,), 1, 2), (12, 2), None),
+    ],
+)
+def test_ends_in_another_shape_of_the_same_memory(
+    shape: tuple[int, ...],
+    axis: int,
+    extent: Extent,
+    other: tuple[int, ...],
+    expected: tuple[int, Extent] | None,
+) -> None:
+    assert regrouped(shape, axis, extent, other) == expected

@@ -320,3 +320,9 @@ def serving(keys: Path | None = None) -> Iterator[str]:
         finally:
             running.shutdown()
             thread.join()
+
+
+def test_many_inputs_are_counted(tk: Callable[..., Result]) -> None:
+    lines = tk("zoo", "list").out.splitlines()
+    (decoder,) = (line for line in lines if line.startswith("llama-decoder"))
+    assert "position_ids batchxtokens, 12 more" in decoder

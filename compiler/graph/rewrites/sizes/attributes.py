@@ -5,14 +5,19 @@ Padding that rounds up, or factors, may be alike at all sizes that are tried, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from compiler.graph.attrs import AttrValue
-from compiler.graph.ir import Shape
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.extents import Ends
+from compiler.graph.ir import Extent, Shape
+from compiler.graph.rewrites.sizes.fits import Point
 from compiler.graph.rewrites.sizes.instances import Nodes
 
+Fit = Callable[[Sequence[int]], Extent | None]
+"""The extent that is so large in the instances, if there is one."""
 
-def attributes_follow(nodes: Nodes, fits: Callable[[Sequence[int]], bool]) -> bool:
+
+def attributes_follow(nodes: Nodes, fit: Fit) -> bool:
     """Whether each attribute is the same in all instances, or integers that are extents, or fit the sizes."""
     types = zip(*((*node.inputs, *node.outputs) for node in nodes), strict=True)
     shapes: list[list[Shape]] = [[value.type.shape for value in row] for row in types]
@@ -25,9 +30,42 @@ def attributes_follow(nodes: Nodes, fits: Callable[[Sequence[int]], bool]) -> bo
         if None in integers or len(set(map(len, filter(None, integers)))) != 1:
             return False
         columns = zip(*filter(None, integers), strict=True)
-        if not all(values in extents or fits(values) for values in columns):
+        if not all(values in extents or fit(values) for values in columns):
             return False
     return True
+
+
+def attributes_at(nodes: Nodes, ends: Mapping[int, Ends], fit: Fit, point: Point) -> Attrs | None:
+    """The attributes at any size, where they follow from it; None where they do not.
+
+    ends: the extents of tensors, by number.
+    """
+    found: dict[str, AttrValue] = {}
+    for name, value in nodes[0].attrs.items():
+        row = [node.attrs.get(name) for node in nodes]
+        if len(set(map(repr, row))) == 1:
+            found[name] = value
+            continue
+        integers = [one for one in map(_integers, row) if one is not None]
+        if len(integers) < len(row) or len(set(map(len, integers))) != 1:
+            return None
+        columns = [fit(values) or _end(nodes, ends, values) for values in zip(*integers, strict=True)]
+        known = tuple(one.of(point) for one in columns if one is not None)
+        if len(known) < len(columns):
+            return None
+        found[name] = known if isinstance(value, tuple) else known[0]
+    return Attrs(found)
+
+
+def _end(nodes: Nodes, ends: Mapping[int, Ends], values: Sequence[int]) -> Extent | None:
+    """The extent of an operand that is so large in the instances."""
+    for number, value in enumerate(nodes[0].inputs):
+        for axis, end in enumerate(ends.get(value.id, ())):
+            if end is not None and all(
+                node.inputs[number].type.shape[axis] == size for node, size in zip(nodes, values, strict=True)
+            ):
+                return end
+    return None
 
 
 def _integers(value: AttrValue | None) -> tuple[int, ...] | None:

@@ -50,6 +50,8 @@ class Instances:
     """All instances, that of the largest extents first; new nodes and tensors come to all of them at once.
 
     instead: ends of the node in whose place nodes are being added; akin: the same for each tensor that was.
+    ignored: (tensor, axis) where what is known of what is beyond is not to be relied on, so that nobody has
+    to compute it.
     """
 
     def __init__(self, graphs: Sequence[Graph], points: Sequence[Point]) -> None:
@@ -59,6 +61,7 @@ class Instances:
         self.lengths: dict[int, tuple[int, int]] = {}
         self.akin: dict[int, tuple[int, ...]] = {}
         self.instead: tuple[int, ...] = ()
+        self.ignored: set[tuple[int, int]] = set()
         self._next = max(graph.next_id for graph in aligned)
 
     @property

@@ -62,7 +62,7 @@ _ROWS_AND_COLUMNS = 2
 
 
 def _is_made_here(w: NodeWriter, places: int) -> bool:
-    return places in w.instances.akin
+    return places in w.instances.akin or w.instances.is_constant(places)
 
 
 def _lengths(w: NodeWriter, data: int, first: int, places: int) -> int:

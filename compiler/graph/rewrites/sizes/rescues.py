@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.graph.attrs import AttrValue
 from compiler.graph.dtypes import Array, from_numpy
+from compiler.graph.rewrites.sizes.averaging import averaged
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.node_writer import NodeWriter
 from compiler.graph.rewrites.sizes.padding import with_equal_padding
@@ -80,6 +81,23 @@ def _concat(w: NodeWriter) -> Sequence[Nodes]:
     return w.made
 
 
+def _gather(w: NodeWriter) -> Sequence[Nodes] | None:
+    """Places that are counted from the end are so many from the start as this run has."""
+    node = w.replaced[0]
+    source, places = (value.id for value in node.inputs)
+    if not w.instances.is_constant(places):
+        return gathered(w)
+    if np.all(w.instances.largest.constants[places] >= 0):
+        return None
+    axis = node.attrs.integer("axis")
+
+    def counted(item: Instance) -> Array:
+        known = item.constants[places]
+        return np.where(known < 0, known + item.type_of(source).shape[axis], known).astype(known.dtype)
+
+    return w.finish("Gather", source, w.instances.constant(counted), axis=axis)
+
+
 def _mean(w: NodeWriter) -> Sequence[Nodes]:
     """The sum over the count of this run."""
     node = w.replaced[0]
@@ -99,7 +117,10 @@ _LENGTHS = 4
 
 
 def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
-    """Sequences are as long as this run has steps, which other steps change nothing of."""
+    """Sequences are as long as this run has steps, which other steps change nothing of.
+
+    Results of steps behind the end are zero, which is worth less than not to compute what is made of them.
+    """
     node = w.replaced[0]
     given = node.attrs.integers("given")
     if _LENGTHS in given:
@@ -114,14 +135,16 @@ def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
     operands[_LENGTHS] = w.emit("Add", w.instances.constant(none), length)
     places = sorted(operands)
     attrs = {**node.attrs, "given": tuple(place for place in places if place > 2)}
+    w.instances.ignored.add((node.outputs[0].id, time))
     return w.finish(node.op.name, *(operands[place] for place in places), **attrs)
 
 
 _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
+    "AveragePool": averaged,
     "Concat": _concat,
     "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
-    "Gather": gathered,
+    "Gather": _gather,
     "GatherElements": gathered,
     "GatherND": gathered_nd,
     "GlobalAveragePool": _mean,
@@ -132,4 +155,5 @@ _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Resize": resized,
     "ScatterND": scattered_nd,
     "Slice": _slice,
+    "SumPool": partial(with_equal_padding, fill=0.0),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,15 @@ Mask = tuple[int, int]
 Filled = Mapping[Mask, float]
 """By what is beyond the part of an axis, where that is known for what is within the parts of the others."""
 
+_FEW = 64
+"""Elements, or fewer, of which a few kinds may come out right by chance."""
 _FILLS = (0.0, -np.inf, np.inf, 1.0)
 """What changes no sum and product, maximum, minimum, product of all."""
 _TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 _LOOSE = 0.5
 """For floats of 8 bits, which have two or three of fraction."""
+_TRUE = {0: 0.5, -1: 0.1, 1: 0.9}
+"""How many truth values hold, by the sign of the shift."""
 _SHIFT = 4
 """What makes almost all numbers of a normal distribution positive."""
 SHIFTS = (0, -_SHIFT, _SHIFT)
@@ -87,8 +91,9 @@ def restriction(trials: Sequence[Trial], filled: Filled) -> Restriction | None:
 
     filled: what is known to lie beyond the parts of operands.
     """
-    if _comes_out(trials, filled, (), 0.0):
-        return Restriction((), 0.0, _beyond(trials, filled, (), 0.0))
+    beyond = _comes_out(trials, filled, (), 0.0)
+    if beyond is not None:
+        return Restriction((), 0.0, beyond)
     every = tuple(
         (number, axis)
         for number, item in enumerate(trials[0].operands)
@@ -96,15 +101,13 @@ def restriction(trials: Sequence[Trial], filled: Filled) -> Restriction | None:
         if item.known is None
     )
     for fill in _FILLS:
-        if not every or not _comes_out(trials, filled, every, fill):
+        if not every or _comes_out(trials, filled, every, fill) is None:
             continue
-        masks = next(
-            some
-            for count in range(1, len(every) + 1)
-            for some in combinations(every, count)
-            if _comes_out(trials, filled, some, fill)
-        )
-        return Restriction(masks, fill, _beyond(trials, filled, masks, fill))
+        fewest = (some for count in range(1, len(every) + 1) for some in combinations(every, count))
+        for masks in fewest:
+            beyond = _comes_out(trials, filled, masks, fill)
+            if beyond is not None:
+                return Restriction(masks, fill, beyond)
     return None
 
 
@@ -112,23 +115,18 @@ def _varying(trials: Sequence[Trial], number: int) -> list[int]:
     return sorted({axis for item in trials for axis in item.operands[number].varying})
 
 
-def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> bool:
-    for trial in trials:
-        for whole, part in _results(trial, filled, masks, fill):
-            for a, b in zip(whole, part, strict=True):
-                if a.ndim != b.ndim or not close(a[_within(b.shape)], b):
-                    return False
-    return True
-
-
-def _beyond(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> Filled:
+def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> Filled | None:
+    """What lies beyond parts of results then, where it is one number; None where a part comes out otherwise."""
     found: dict[Mask, set[float]] = {}
     for trial in trials:
         for whole, part in _results(trial, filled, masks, fill):
             for number, (a, b) in enumerate(zip(whole, part, strict=True)):
+                if a.ndim != b.ndim or not close(a[_within(b.shape)], b):
+                    return None
                 for axis in (axis for axis in range(a.ndim) if a.shape[axis] != b.shape[axis]):
-                    values = np.unique(a[_past(b.shape, axis)]).tolist()[:2]
-                    found.setdefault((number, axis), set()).update(map(float, values))
+                    known = found.setdefault((number, axis), set())
+                    if len(known) <= 1:
+                        known.update(map(float, np.unique(a[_past(b.shape, axis)]).tolist()[:2]))
     return {
         key: min(values) for key, values in found.items() if len(values) == 1 and not np.isnan(min(values))
     }
@@ -138,20 +136,35 @@ def _results(
     trial: Trial, filled: Filled, masks: Sequence[Mask], fill: float
 ) -> Iterator[tuple[Sequence[Array], Sequence[Array]]]:
     """What the node makes at both sizes, for numbers of both signs, and garbage that is no number."""
-    for shift in SHIFTS:
+    for seed, shift in draws(trial.part):
         yield next(
             made
             for numbers in INTEGERS
-            if (made := _tried(trial, filled, masks, fill, shift, numbers[shift]))
+            if (made := _tried(trial, filled, masks, fill, np.random.default_rng(seed), shift, numbers))
         )
 
 
+def draws(node: Node) -> Iterator[tuple[int, int]]:
+    """A seed and a shift for each experiment: more of them where few elements may be alike by chance."""
+    kinds = [value.type for value in (*node.inputs, *node.outputs)]
+    few = any(value.type.size < _FEW for value in node.outputs)
+    coarse = any(kind.dtype.is_int or kind.dtype.is_bool for kind in kinds)
+    return product(range(20, 24 if few and coarse else 21), SHIFTS)
+
+
 def _tried(
-    trial: Trial, filled: Filled, masks: Sequence[Mask], fill: float, shift: int, integers: Sequence[int]
+    trial: Trial,
+    filled: Filled,
+    masks: Sequence[Mask],
+    fill: float,
+    rng: np.random.Generator,
+    shift: int,
+    integers: Mapping[int, Sequence[int]],
 ) -> tuple[Sequence[Array], Sequence[Array]] | None:
     """None where integers are places that a tensor does not have."""
-    rng = np.random.default_rng(20)
-    pairs = [_operand(item, rng, shift, integers) for item in trial.operands]
+    extents = (item.part.shape[axis] for item in trial.operands for axis in item.varying)
+    natural = _natural(integers, min(extents, default=_FEW))
+    pairs = [_operand(item, rng, shift, natural if item.natural else integers) for item in trial.operands]
     for (number, axis), value in filled.items():
         _fill(*pairs[number], axis, value, alone=True)
     for number, axis in masks:
@@ -163,24 +176,32 @@ def _tried(
         return None
 
 
+def _natural(integers: Mapping[int, Sequence[int]], places: int) -> Mapping[int, Sequence[int]]:
+    """What may be places of an axis that has so many."""
+    return {
+        shift: sorted({0, *(abs(number) for number in numbers if abs(number) < places)})
+        for shift, numbers in integers.items()
+    }
+
+
 def applied(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
     """What a node makes of these operands, by its reference."""
     return apply(node.op, arrays, node.attrs, [value.type for value in node.outputs])
 
 
 def _operand(
-    item: Operand, rng: np.random.Generator, shift: int, integers: Sequence[int]
+    item: Operand, rng: np.random.Generator, shift: int, integers: Mapping[int, Sequence[int]]
 ) -> tuple[Array, Array]:
     """What the operand holds at both sizes: the same within the part, garbage beyond."""
     if item.known is not None:
         return item.known
-    integers = [abs(number) for number in integers] if item.natural else integers
-    part = random_array(item.part, rng, shift, integers)
+    part = random_array(item.part, rng, shift, integers[shift])
     if item.whole == item.part:
         return part, part
-    whole = random_array(item.whole, rng, -shift, integers)
     if not shift and item.whole.dtype.is_float and not item.whole.dtype.is_stored:
-        whole = np.full_like(whole, np.nan)
+        whole = np.full(item.whole.shape, np.nan, part.dtype)
+    else:
+        whole = random_array(item.whole, rng, -shift, integers[-shift])
     whole[_within(part.shape)] = part
     return whole, part
 
@@ -189,9 +210,10 @@ def random_array(kind: TensorType, rng: np.random.Generator, shift: int, integer
     """A tensor for an experiment: numbers around `shift`, or some of these integers."""
     dtype = to_numpy(kind.dtype)
     if kind.dtype.is_bool:
-        return rng.integers(0, 2, kind.shape).astype(dtype)
+        return (rng.random(kind.shape) < _TRUE[np.sign(shift)]).astype(dtype)
     if kind.dtype.is_int:
-        numbers = np.array(integers if kind.dtype.is_signed else [abs(item) for item in integers])
+        more = 0 if kind.dtype.is_signed or shift <= 0 else len(integers)
+        numbers = np.array(integers if kind.dtype.is_signed else [abs(item) + more for item in integers])
         return rng.choice(numbers, kind.shape).astype(dtype)
     return (rng.standard_normal(kind.shape, np.float32) + shift).astype(dtype)
 

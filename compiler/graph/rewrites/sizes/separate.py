@@ -22,7 +22,7 @@ from compiler.graph.ir import Graph, Node, Shape, Value
 from compiler.graph.rewrites.drop_dead import drop_dead
 from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances
-from compiler.graph.rewrites.sizes.restriction import INTEGERS, SHIFTS, applied, close, random_array
+from compiler.graph.rewrites.sizes.restriction import INTEGERS, applied, close, draws, random_array
 from compiler.graph.samples import NotSeparateError
 
 Runs = int | None
@@ -136,8 +136,8 @@ class _Batched:
     ) -> tuple[_Samples, ...]:
         runs = [self.runs[value.id] for value in one.inputs]
         trials = []
-        for shift in SHIFTS:
-            made = (self._results(several, one, given, shift, numbers[shift]) for numbers in INTEGERS)
+        for seed, shift in draws(one):
+            made = (self._results(several, one, given, seed, shift, numbers[shift]) for numbers in INTEGERS)
             whole, parts = next(filter(None, made), ((), ()))
             trials.append([(array, [part[at] for part in parts]) for at, array in enumerate(whole)])
         rows = zip(*trials, strict=True)
@@ -162,11 +162,12 @@ class _Batched:
         several: Node,
         one: Node,
         given: Sequence[tuple[Array, Array] | None],
+        seed: int,
         shift: int,
         integers: Sequence[int],
     ) -> tuple[Sequence[Array], Sequence[Sequence[Array]]] | None:
         """What it makes of all samples, and of each; None where integers are places that there are not."""
-        rng = np.random.default_rng(21)
+        rng = np.random.default_rng(seed)
         whole, samples = [], []
         for value, wide, known in zip(one.inputs, several.inputs, given, strict=True):
             if known is not None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
-from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.op import Sign
 from compiler.graph.ops import OPS
@@ -30,14 +29,8 @@ from compiler.graph.rewrites.sizes.instances import (
     UnevenExtentError,
 )
 from compiler.graph.rewrites.sizes.rescues import rescued
-from compiler.graph.rewrites.sizes.restriction import (
-    Filled,
-    Operand,
-    Restriction,
-    Trial,
-    fill_value,
-    restriction,
-)
+from compiler.graph.rewrites.sizes.restriction import Filled, Operand, Restriction, fill_value, restriction
+from compiler.graph.rewrites.sizes.trials import AnySize
 from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
@@ -67,22 +60,20 @@ class _Symbolic:
     ) -> None:
         self.instances = instances
         self.symbols = symbols
-        self.tried = tried
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
-        self.extents: dict[int, tuple[Extent | None, ...]] = {}
-        self.steps = tuple(symbol.step for symbol in symbols)
+        self.any_size = AnySize(instances, symbols, tried)
+        self.extents = self.any_size.extents
+        self.steps = self.any_size.steps
         free = sum(not symbol.counted for symbol in symbols)
         self.inferred = Inferred(instances, self.steps, probe, free)
-        self._known: list[dict[int, Array]] = [{} for _ in instances.all[2:]]
         self._measured: set[int] = set()
         self._found: dict[Hashable, Restriction | None] = {}
         self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
         self._masks: dict[object, Value] = {}
         self._counts: dict[int, Value] = {}
-        self._natural: set[int] = set()
         nodes = instances.largest.graph.nodes
-        self._cut = {node.inputs[0].id for node in nodes if node.op is COUNTED_PART}
+        self._cut = {value.id for node in nodes if node.op is COUNTED_PART for value in node.inputs}
         self._read = {value.id for node in nodes for value in node.inputs} | {
             value.id for value in instances.largest.graph.outputs
         }
@@ -128,9 +119,9 @@ class _Symbolic:
         if number not in self.instances.akin:
             return self.inferred.extent(number, axis, extents)
         for other in self.instances.akin[number]:
-            for at, known in enumerate(
-                zip(*(kind.shape for kind in self.instances.types(other)), strict=True)
-            ):
+            rows = zip(*(kind.shape for kind in self.instances.types(other)), strict=True)
+            # The same axis first: two that are alike at all sizes seen may follow from two symbols.
+            for at, known in sorted(enumerate(rows), key=lambda item: item[0] != axis):
                 more = {n - m for n, m in zip(extents, known, strict=True)}
                 found = self.inferred.extent(other, at, known) if len(more) == 1 else None
                 if found is not None:
@@ -143,12 +134,7 @@ class _Symbolic:
         growth = fit_constant(self.instances.points, arrays, self.steps)
         if growth is None:
             raise FixedSizeError(f"what is computed from shapes ({name!r}) depends on the size")
-        _, whole, *parts = self.instances.all
-        for part, known in zip(parts, self._known, strict=True):
-            steps = zip(growth, part.point, whole.point, strict=True)
-            more = sum(f * (n - m) for f, n, m in steps)
-            array = whole.constants[number]
-            known[number] = (array + more).astype(array.dtype) if more else array
+        self.any_size.grown[number] = arrays[0], growth
         if any(growth):
             point = self.instances.largest.point
             offset = arrays[0].astype(np.int64) - sum(f * n for f, n in zip(growth, point, strict=True))
@@ -157,8 +143,6 @@ class _Symbolic:
     def _grown_length(self, number: int) -> None:
         """Let a constant that is the extent of an axis be computed."""
         source, axis = self.instances.lengths[number]
-        for part, known in zip(self.instances.all[2:], self._known, strict=True):
-            known[number] = part.constants[number]
         extent = self.extents.get(source, (None,) * (axis + 1))[axis]
         if extent is not None:
             self._compute(number, self._limit(extent))
@@ -195,46 +179,58 @@ class _Symbolic:
         if nodes[0].op is COUNTED_PART:
             self._part(nodes[0])
             return
-        found = self._restriction(nodes) if self._do_attributes_follow(nodes) else None
-        others = rescued(self.instances, nodes) if found is None else None
-        if found is None and others is None:
+        follow = self._is_cut(nodes[0]) or attributes_follow(nodes, self._fit)
+        found = self._restriction(nodes) if follow else None
+        if found is not None:
+            self._add(nodes, found)
+            return
+        others = rescued(self.instances, nodes)
+        if others is None:
             node = nodes[0]
             name = node.origin[-1] if node.origin else str(node.output)
             raise FixedSizeError(f"node {name!r} ({node.op.name}) computes something else at another size")
-        if found is None:
-            self._instead(others or ())
-            return
-        self._restricted(nodes, found)
-
-    def _do_attributes_follow(self, nodes: Nodes) -> bool:
-        """Of what is cut to a count anyway they need not."""
-        is_cut = all(value.id in self._cut for value in nodes[0].outputs if value.id in self._read)
-        return is_cut or attributes_follow(nodes, lambda values: self._fit(values) is not None)
-
-    def _instead(self, others: Sequence[Nodes]) -> None:
-        """Add nodes in place of one."""
         for other in others:
             for value in other[0].inputs:
                 if self.instances.is_constant(value.id) and value.id not in self._measured:
                     self._source(value)
             self._node(other)
 
-    def _restricted(self, nodes: Nodes, found: Restriction) -> None:
-        """Add a node that computes each part by itself, given these masks."""
-        self._learn(nodes)
+    def _add(self, nodes: Nodes, found: Restriction) -> None:
+        """Add a node as it is, with masks for its operands."""
         node = nodes[0]
+        if all(self.any_size.is_known(value.id) for value in node.inputs):
+            self.any_size.learned.update(dict.fromkeys((value.id for value in node.outputs), nodes))
         inputs = list(node.inputs)
         for operand, axis in found.masks:
             inputs[operand] = self._masked(inputs[operand], node.inputs[operand], axis, found.fill)
-        self._learn_sign(node)
         self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
-        for at, value in enumerate(node.outputs):
-            if value.id in self._cut:
-                continue
-            self._measure(value.id, value.name or str(value))
-            for axis in range(value.type.rank):
-                if (at, axis) in found.beyond:
-                    self.beyond[value.id, axis] = found.beyond[at, axis]
+        self._learn_sign(node)
+        for value in node.outputs:
+            if value.id not in self._cut:
+                self._measure(value.id, value.name or str(value))
+        wrong = None if self._is_cut(node) else self.any_size.differs(nodes)
+        if wrong is not None:
+            raise FixedSizeError(f"an extent of {wrong.name or str(wrong)!r} does not follow from the sizes")
+        for (at, axis), fill in found.beyond.items():
+            number = node.outputs[at].id
+            if (number, axis) not in self.instances.ignored:
+                self.beyond[number, axis] = fill
+
+    def _is_same(self, nodes: Nodes) -> bool:
+        """Whether a node does the very same at all sizes."""
+        known = (self.any_size.grown.get(value.id) for value in nodes[0].inputs)
+        grows = any(growth for item in known if item is not None for growth in item[1])
+        follows = any(
+            value.id in self.extents
+            or value.id in self.any_size.learned
+            or value.id in self.instances.lengths
+            for value in nodes[0].inputs
+        )
+        return not (grows or follows) and len({repr(node.attrs) for node in nodes}) == 1
+
+    def _is_cut(self, node: Node) -> bool:
+        """Whether of all that it makes only as much is looked at as a run counts."""
+        return all(value.id in self._cut for value in node.outputs if value.id in self._read)
 
     def _part(self, node: Node) -> None:
         """Of what a node found a part has a meaning: as much as there is, which is the value of a symbol."""
@@ -252,14 +248,13 @@ class _Symbolic:
         sign = node.op.sign_of(node.attrs)
         keeps = sign is Sign.KEEPS and all(map(self._is_natural, node.inputs))
         if keeps or sign is Sign.NONNEGATIVE:
-            self._natural.update(value.id for value in node.outputs)
+            self.any_size.natural.update(value.id for value in node.outputs)
 
     def _is_natural(self, value: Value) -> bool:
         known = [item.constants.get(value.id) for item in self.instances.all]
         arrays = [item for item in known if item is not None]
-        return value.id in self._natural or (
-            bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
-        )
+        is_known = bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
+        return is_known or value.id in self.any_size.natural
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
@@ -269,32 +264,15 @@ class _Symbolic:
             for axis in range(value.type.rank)
             if (value.id, axis) in self.beyond
         }
-        trials = tuple(
-            Trial(nodes[1], node, tuple(self._operand(value.id, part) for value in node.inputs))
-            for part, node in enumerate(nodes[2 : self.tried])
-        )
-        if _is_same(nodes, trials):
+        seen = self.any_size.seen(nodes)
+        if self._is_same(nodes):
             return Restriction((), 0.0, {})
-        key = (_key(nodes), tuple(filled.items()), tuple(_operand_key(o) for t in trials for o in t.operands))
+        operands = tuple(_operand_key(operand) for trial in seen for operand in trial.operands)
+        ends = tuple(self.extents.get(value.id) for value in nodes[0].inputs)
+        key = (_key(nodes), tuple(filled.items()), operands, ends)
         if key not in self._found:
-            self._found[key] = restriction(trials, filled)
+            self._found[key] = restriction((*seen, *self.any_size.more(nodes)), filled)
         return self._found[key]
-
-    def _operand(self, number: int, part: int) -> Operand:
-        whole, smaller = self.instances.all[1], self.instances.all[part + 2]
-        known = self._known[part].get(number)
-        pair = None if known is None else (known, smaller.constants[number])
-        return Operand(whole.type_of(number), smaller.type_of(number), pair, number in self._natural)
-
-    def _learn(self, nodes: Nodes) -> None:
-        """What a node makes of operands that are all known, for each of the smaller sizes."""
-        for part, (known, item) in enumerate(zip(self._known, self.instances.all[2:], strict=True)):
-            if not all(value.id in known for value in nodes[0].inputs):
-                return
-            for held, node in ((known, nodes[1]), (item.constants, nodes[part + 2])):
-                arrays = [held[value.id] for value in node.inputs]
-                made = apply(node.op, arrays, node.attrs, [value.type for value in node.outputs])
-                held.update(zip((value.id for value in node.outputs), made, strict=True))
 
     # ------------------------------------------------------------ masks
 
@@ -338,9 +316,8 @@ class _Symbolic:
 
     def _finish(self, graph: Graph) -> Graph:
         largest = self.instances.largest
-        hidden = tuple(
-            largest.values[n] for n, item in zip(self.sizes, self.symbols, strict=True) if not item.counted
-        )
+        numbered = zip(self.sizes, self.symbols, strict=True)
+        hidden = tuple(largest.values[number] for number, item in numbered if not item.counted)
         counts = tuple(self._counts[number] for number, item in enumerate(self.symbols) if item.counted)
         results, names = len(graph.results), graph.output_names
         constants: Mapping[Value, Array] = {
@@ -362,23 +339,28 @@ class _Symbolic:
                 for value in (*graph.inputs, *graph.outputs)
                 if value.id in self.extents
             },
+            undefined=self._undefined(),
             sizes=len(hidden),
         )
 
     def _names(self, what: str, *, counted: bool) -> tuple[str, ...]:
         return tuple(f"{what} {item.name}" for item in self.symbols if item.counted == counted)
 
+    def _undefined(self) -> Mapping[Value, tuple[Extent | None, ...]]:
+        """The extents of what nodes make along axes behind which nothing is relied on."""
+        found = {}
+        for value in (value for node in self.nodes for value in node.outputs if value.id in self.extents):
+            pairs = enumerate(self.extents[value.id])
+            found[value] = tuple(
+                None if (value.id, axis) in self.beyond or self._is_counted(end) else end
+                for axis, end in pairs
+            )
+        return {value: ends for value, ends in found.items() if any(ends)}
 
-def _is_same(nodes: Nodes, trials: Sequence[Trial]) -> bool:
-    """Whether a node does the very same in all instances."""
-    if len({repr(node.attrs) for node in nodes}) > 1:
-        return False
-    operands = (item for trial in trials for item in trial.operands)
-    return all(item.whole == item.part and _is_one_array(item) for item in operands)
-
-
-def _is_one_array(item: Operand) -> bool:
-    return item.known is None or item.known[0].tobytes() == item.known[1].tobytes()
+    def _is_counted(self, end: Extent | None) -> bool:
+        """Whether it is known only while a run goes on."""
+        factors = zip(end.factors, self.symbols, strict=True) if end is not None else ()
+        return any(factor and symbol.counted for factor, symbol in factors)
 
 
 def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -175,6 +175,7 @@ class _Contraction:
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
         self.fetch: str | None = None  # the weights of which the next panel is asked for
         self.remainder = False  # the last tile has fewer vectors or lanes: no question for inner loops
+        self.overlaps = False  # the last tile of rows computes some of the one before it again
 
     def run(self, epilogue: str | None) -> None:
         accumulator = self.block.target
@@ -333,6 +334,7 @@ class _Contraction:
         shorter = has_shorter_tile(tile, problem, self.facts)
         whole = problem.rows % tile.rows == 0 or shorter
         outer, rows = self.s.split(row_loop, (None, tile.rows), tail="guard" if whole else "shift")
+        self.overlaps = not whole
         if shorter:
             self.s.annotate(outer, PARTITION, 1)
         return outer, [rows]
@@ -343,7 +345,8 @@ class _Contraction:
         loop = self.s.loop(tiles)
         count = extent_of(loop.extent)
         found = [n for n in range(2, count // _GROUP + 1) if count % n == 0 and uneven(shares * n) <= _EVEN]
-        apart = self.remainder or loop.annotations  # a loop that asks about the last tile
+        # A loop that asks about the last tile, or a tile that two threads would write.
+        apart = self.remainder or loop.annotations or self.overlaps
         if uneven(shares) <= _EVEN or not found or apart or iterations(self.block.block.iters) < SMALL:
             return [], tiles
         groups, inner = self.s.split(tiles, (found[0], count // found[0]))

@@ -1,0 +1,192 @@
+"""Libraries with free dimensions beside libraries made for one size: what it costs that a run decides.
+
+    python benchmarks/free_sizes.py [--models bert-base] [--threads 1 2]
+
+ResNet-50 with any number of images, BERT-base with any number of tokens up to 512, the LSTM tagger with any
+number of words up to 64. Each is compiled once as it is, without flags, and once for each size; both run with
+the same inputs, in turns. Goal: 1.3 times at any size.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from support import WORK, Array, interleave, machine, markdown_table, model_path, random_inputs, save
+
+import compiler
+from compiler.core.files import write_atomic
+
+GOAL = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A network of the zoo, the extent of its inputs that is left open, and what that is called then."""
+
+    network: str
+    extent: int
+    symbol: str
+    sizes: tuple[int, ...]
+    dims: tuple[tuple[str, compiler.SizeRange], ...] = ()
+    words: int = 0
+
+
+CASES = (
+    Case("resnet50", 1, "batch", (1, 2, 4, 8)),
+    Case("bert-base", 128, "tokens", (8, 16, 64, 128, 384, 512), words=30522),
+    Case(
+        "lstm-tagger", 64, "words", (1, 8, 16, 32, 64), (("words", compiler.SizeRange(1, 64)),), words=10_000
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Least milliseconds of both libraries at one size."""
+
+    network: str
+    threads: int
+    size: int
+    free: float
+    fixed: float
+
+    @property
+    def ratio(self) -> float:
+        return self.free / self.fixed
+
+
+def opened(model: onnx.ModelProto, extent: int, symbol: str) -> onnx.ModelProto:
+    """The model with an extent of its inputs and outputs left open, as exporters leave it.
+
+    Shapes that Reshape is given keep such an extent, by 0; positions of tokens are as many as there are.
+    """
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    del graph.value_info[:]
+    constants = {one.name: one for one in graph.initializer}
+    for value in (*graph.input, *graph.output):
+        for dim in value.type.tensor_type.shape.dim if value.name not in constants else ():
+            if dim.dim_value == extent and (extent > 1 or dim is value.type.tensor_type.shape.dim[0]):
+                dim.dim_param = symbol
+    for target in {node.input[1] for node in graph.node if node.op_type == "Reshape"}:
+        shape = numpy_helper.to_array(constants[target]).copy()
+        shape[shape == extent] = 0
+        shape[:1] = 0
+        constants[target].CopyFrom(numpy_helper.from_array(shape, target))
+    places = next((one for one in graph.initializer if one.name == "position_ids"), None)
+    if places is not None:
+        _slice(graph, places)
+    return result
+
+
+def _slice(graph: onnx.GraphProto, places: onnx.TensorProto) -> None:
+    """The first positions of 512, as many as the first input has tokens."""
+    places.CopyFrom(numpy_helper.from_array(np.arange(512)[None], "position_ids.all"))
+    for name, number in (("zero", 0), ("one", 1), ("two", 2)):
+        graph.initializer.append(numpy_helper.from_array(np.array([number]), f"position_ids.{name}"))
+    first, *_ = graph.input
+    nodes = [
+        helper.make_node("Shape", [first.name], ["position_ids.shape"]),
+        helper.make_node("Slice", _named("shape", "one", "two"), ["position_ids.count"]),
+        helper.make_node("Slice", _named("all", "zero", "count", "one"), ["position_ids"]),
+    ]
+    for at, node in enumerate(nodes):
+        graph.node.insert(at, node)
+
+
+def _named(*parts: str) -> list[str]:
+    return [f"position_ids.{part}" for part in parts]
+
+
+def measure(case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int]) -> list[Row]:
+    """Compile, compare the results, time in turns."""
+    directory = WORK / "free-sizes"
+    path = directory / f"{case.network}.onnx"
+    model = opened(onnx.load(model_path(case.network, WORK / "models")), case.extent, case.symbol)
+    write_atomic(path, model.SerializeToString())
+    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims))
+    rows = []
+    for size in (one for one in case.sizes if not sizes or one in sizes):
+        fixed = _compiled(path, directory / f"{case.network}-{size}.so", {case.symbol: size})
+        inputs = _inputs(model, case, size)
+        for count in threads:
+            runs = {
+                name: _run(library, inputs, count) for name, library in (("free", free), ("fixed", fixed))
+            }
+            times = interleave(runs, seconds=seconds)
+            rows.append(Row(case.network, count, size, times["free"].best, times["fixed"].best))
+            one = rows[-1]
+            print(f"{one.network} {size}, {count} thread(s): {one.free:.2f} / {one.fixed:.2f} ms", flush=True)
+    return rows
+
+
+def _compiled(model: Path, output: Path, dims: dict[str, int | compiler.SizeRange]) -> Path:
+    options = compiler.CompileOptions(output=output, target="cpu", dims=dims)
+    return compiler.compile_model(model, options).path
+
+
+def _inputs(model: onnx.ModelProto, case: Case, size: int) -> dict[str, Array]:
+    constants = {one.name for one in model.graph.initializer}
+    shapes = {
+        one.name: [size if dim.dim_param else dim.dim_value for dim in one.type.tensor_type.shape.dim]
+        for one in model.graph.input
+        if one.name not in constants
+    }
+    integers = {name: 2 if "mask" in name or "type" in name else case.words for name in shapes}
+    return random_inputs(shapes, integers if case.words else {})
+
+
+def _run(library: Path, inputs: dict[str, Array], threads: int) -> Callable[[], object]:
+    return compiler.load(library).context(threads).bind(inputs).run
+
+
+def report(rows: Sequence[Row], facts: dict[str, object]) -> str:
+    """The record as markdown."""
+    head = ["network", "size", "threads", "free ms", "fixed ms", "free / fixed"]
+    cells = [
+        [
+            one.network,
+            str(one.size),
+            str(one.threads),
+            f"{one.free:.2f}",
+            f"{one.fixed:.2f}",
+            f"{one.ratio:.2f}",
+        ]
+        for one in rows
+    ]
+    worst = max(rows, key=lambda one: one.ratio)
+    met = "reached" if worst.ratio <= GOAL else "not reached"
+    line = f"worst {worst.ratio:.2f} in {worst.network} at {worst.size} (goal {GOAL}): {met}"
+    return "\n\n".join([f"{facts['processor']}, {facts['compiler']}", markdown_table(head, cells), line])
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [case.network for case in CASES]
+    parser.add_argument("--models", nargs="*", choices=names, default=names)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="default: a few of each model")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1])
+    parser.add_argument("--seconds", type=float, default=2.0, help="per library, size and number of threads")
+    given = parser.parse_args()
+    rows = []
+    for case in CASES:
+        if case.network in given.models:
+            rows += measure(case, given.threads, given.seconds, given.sizes)
+    facts = machine()
+    text = report(rows, facts)
+    print(f"\n{text}")
+    save("free-sizes", {"machine": facts, "rows": [asdict(one) for one in rows]}, text)
+
+
+if __name__ == "__main__":
+    main()
