@@ -85,7 +85,7 @@ def declared_symbols(graph: onnx.GraphProto) -> dict[str, tuple[str, ...]]:
 
 
 def _dims(item: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimension]:
-    return item.type.tensor_type.shape.dim
+    return tuple(item.type.tensor_type.shape.dim)
 
 
 class Counting:

@@ -205,7 +205,7 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
-    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size, plan.counts, 0)
+    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size, plan.counts)
     return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest)]
 
 

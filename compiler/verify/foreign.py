@@ -200,5 +200,8 @@ def _spec(name: str, words: list[str]) -> TensorSpec:
 
 def _dim(word: str) -> int | SymbolicDim:
     """`3`, or `symbol:minimum:maximum:divisor`."""
-    numbers = tuple(map(int, word.split(":")))
-    return SymbolicDim(*numbers) if len(numbers) > 1 else numbers[0]
+    first, *rest = map(int, word.split(":"))
+    if not rest:
+        return first
+    minimum, maximum, divisor = rest
+    return SymbolicDim(first, minimum, maximum, divisor)

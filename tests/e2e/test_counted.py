@@ -69,7 +69,8 @@ def test_in_the_emulator(name: str, target: str, tmp_path: Path, monkeypatch: py
 def test_from_the_command_line(tk: Tk, tmp_path: Path) -> None:
     """A name and a range in what is shown; a smaller bound, and what a run says that finds more."""
     proto = COUNTED["NonZero"]()
-    proto.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [2, "found"]))
+    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [2, "found"])
+    proto.graph.output[0].CopyFrom(made)
     onnx.save(proto, tmp_path / "m.onnx")
     for options, most in (((), 21), (("--dim", "found=0..5"), 5)):
         done = tk("compile", "m.onnx", *options)

@@ -162,7 +162,6 @@ typedef struct tk_plan {
   int32_t first_size;
   int32_t n_counts; /* before the checks there are so many outputs that callers do not see: one int64 each, the value of
                      * a symbol, for each of the last ones */
-  int32_t reserved; /* 0 */
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

@@ -42,8 +42,8 @@ class AnySize:
 
     extents: of each tensor, how much of each axis a run has. grown: constants of the largest size, and how
     much their elements grow with each symbol. learned: nodes whose operands are all known, by what they make.
-    natural: tensors that hold nothing below 0. All four are added to while the graph is gone through. tried: how
-    many instances are for experiments.
+    natural: tensors that hold nothing below 0. All four are added to while the graph is gone through. tried:
+    how many instances are for experiments.
     """
 
     instances: Instances
