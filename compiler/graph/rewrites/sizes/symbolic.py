@@ -331,7 +331,7 @@ class _Symbolic:
             outputs=(*graph.results, *counts, *graph.outputs[results:]),
             input_names=(*graph.input_names, *self._names("size of", counted=False)),
             output_names=(*names[:results], *self._names("count of", counted=True), *names[results:]),
-            nodes=in_order(self.nodes),
+            nodes=_behind_operands(self.nodes),
             constants=constants,
             symbols=tuple(self.symbols),
             extents={
@@ -363,7 +363,7 @@ class _Symbolic:
         return any(factor and symbol.counted for factor, symbol in factors)
 
 
-def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def _behind_operands(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes with each behind those whose results it reads, else as they are."""
     made = {value: node for node in nodes for value in node.outputs}
     done: dict[int, Node] = {}
