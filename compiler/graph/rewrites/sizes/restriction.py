@@ -116,7 +116,7 @@ def _varying(trials: Sequence[Trial], number: int) -> list[int]:
 
 
 def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> Filled | None:
-    """What lies beyond parts of results then, where it is one number; None where a part comes out otherwise."""
+    """What lies beyond parts of results, where that is one number; None where a part comes out otherwise."""
     found: dict[Mask, set[float]] = {}
     for trial in trials:
         for whole, part in _results(trial, filled, masks, fill):
