@@ -46,7 +46,7 @@ const tk_step kSteps[] = {{kernel, 0, 0, 0, 0}};
 }  // namespace
 
 const tk_plan tk_plan_model = {TK_PLAN_VERSION, 0,      0,       0,       1,       0, 0, 0, nullptr,
-                               nullptr,         nullptr, kSteps, nullptr, nullptr, nullptr, 0, 64, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0, nullptr};
+                               nullptr,         nullptr, kSteps, nullptr, nullptr, nullptr, 0, 64, 0, nullptr, 0, 0, 0, 0, 0, nullptr, 0, 0, nullptr};
 
 int main(int argc, char **argv) {
   if (argc != 5) return 2;

@@ -216,12 +216,16 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class FreeDimension:
-    """A dimension that a run decides: multiples of its step from its least to its largest extent."""
+    """A dimension that a run decides: multiples of its step from its least to its largest extent.
+
+    counted: not its inputs' shapes say it, but what it finds in them.
+    """
 
     name: str
     minimum: int
     maximum: int
     step: int = 1
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

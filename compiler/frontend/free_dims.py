@@ -80,6 +80,10 @@ class FreeDims:
         return any(symbol in item.symbols and item != SymbolSum((symbol,)) for item in sums)
 
 
+NOTHING_FREE = FreeDims({}, "", ())
+"""Of inputs whose extents are all known."""
+
+
 def free_dims(
     inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[Given]], dims: Mapping[str, Given]
 ) -> FreeDims | None:

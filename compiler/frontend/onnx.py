@@ -21,6 +21,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.frontend.attributes import Given, constant_array, plain_attributes
 from compiler.frontend.bodies import Body, body_of, has_body
 from compiler.frontend.control_flow import CONTROL_FLOW
+from compiler.frontend.counted import Counting, Supposed, declared_symbols
 from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
 from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
@@ -56,17 +57,19 @@ def import_model(
     binds: Mapping[str, Bind] | None = None,
     external: ExternalData | None = None,
     dims: Mapping[str, int] | None = None,
+    supposed: Supposed | None = None,
 ) -> Graph:
     """The graph of the model in `path`.
 
     `shapes` fixes inputs' shapes by name, `dims` symbolic dimensions wherever they occur (one of both is
     needed for each), `binds` makes inputs constants; `external` opens external data, by default below the
-    model's directory. Raises UsageError (dimensions left open, an unknown name) and BadInputError (the file,
-    or what is in it).
+    model's directory; `supposed` says what a run finds where that decides over shapes. Raises UsageError
+    (dimensions left open, an unknown name) and BadInputError (the file, or what is in it).
     """
     path = Path(path)
     external = external or ExternalData(path.parent)
-    return import_proto(read_model(path), external, shapes or {}, binds or {}, str(path), dims or {})
+    proto = read_model(path)
+    return import_proto(proto, external, shapes or {}, binds or {}, str(path), dims or {}, supposed)
 
 
 def import_proto(
@@ -76,13 +79,14 @@ def import_proto(
     binds: Mapping[str, Bind],
     where: str = "model",
     dims: Mapping[str, int] = MappingProxyType({}),
+    supposed: Supposed | None = None,
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
     size = check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
         plain, labels = number_labels(inlined(model, where), where)
-        graph = _Importer(plain, external, where, size).run(shapes, binds, dims)
+        graph = _Importer(plain, external, where, size, supposed or Supposed()).run(shapes, binds, dims)
         return replace(graph, labels=labels)
     except (UnicodeDecodeError, RecursionError) as error:
         raise broken(where, str(error)) from error
@@ -95,7 +99,9 @@ class _Importer:
     nodes whose subgraphs are around. is_function: whether that is the body of a composite operator.
     """
 
-    def __init__(self, model: onnx.ModelProto, external: ExternalData, where: str, size: int) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, external: ExternalData, where: str, size: int, supposed: Supposed
+    ) -> None:
         self.graph = model.graph
         self.opsets = _opsets(model, where)
         self.external = external
@@ -108,6 +114,7 @@ class _Importer:
         self.converted: Counter[str] = Counter()
         self.made: list[tuple[str, Node]] = []
         self.declared = declared_types(self.graph)
+        self.counting = Counting(self.editor, supposed, declared_symbols(self.graph))
         self.checks: dict[Value, str] = {}
         self.only_where: Value | None = None
         self.size = size
@@ -284,7 +291,8 @@ class _Importer:
         if computed is not None:
             if computed.agrees is not None:
                 self.check(computed.agrees, check_declared(computed, given.declared, name, op.name))
-            ends = zip(computed.results, item.output, strict=False)
+            results = self.counting.parts(computed, given, item.output, item.name, op.name)
+            ends = zip(results, item.output, strict=False)
             return tuple(self.editor.rename(value, output) for value, output in ends)
         operands, canonical = apply_signature(op, opset, given)
         types = op.infer(tuple(value.type for value in operands), canonical)
@@ -299,7 +307,7 @@ class _Importer:
         node = Node(op, operands, made, canonical, (*self.inside, name))
         self.editor.append(node)
         self.made.append((_op_text(item, _domain(item)), node))
-        return made
+        return self.counting.clipped(made, given, op.name)
 
     def _composite(
         self, item: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], name: str

@@ -7,7 +7,7 @@ The editor folds what is known as it goes: a node all of whose inputs are consta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,7 +39,7 @@ class Editor:
         self.uses: Counter[Value] = _count_uses(graph) if graph else Counter()
         self.origin: tuple[str, ...] = ()
         self.expand = expand
-        self._scalars: dict[tuple[str, bytes], Value] = {}
+        self._scalars: dict[Hashable, Value] = {}
         self._next = graph.next_id if graph else 0
 
     # ------------------------------------------------------------ adding
@@ -50,9 +50,9 @@ class Editor:
         self._next += 1
         return made
 
-    def constant(self, array: Array, name: str = "") -> Value:
-        """Add a constant; equal scalars are one constant."""
-        key = (array.dtype.name, array.tobytes()) if array.ndim == 0 and not name else None
+    def constant(self, array: Array, name: str = "", made_by: Hashable = None) -> Value:
+        """Add a constant; equal scalars are one constant, unless they are made otherwise."""
+        key = (array.dtype.name, array.tobytes(), made_by) if array.ndim == 0 and not name else None
         if key is not None and key in self._scalars:
             return self._scalars[key]
         made = self.value(TensorType(from_numpy(array.dtype), array.shape), name)
@@ -108,7 +108,8 @@ class Editor:
         if results is None:
             return None
         fresh = self._next
-        folded = tuple(self.constant(array) for array in results)
+        made_by = (op.name, tuple(inputs), attrs)  # as other sizes of the model may make something else
+        folded = tuple(self.constant(array, made_by=(*made_by, at)) for at, array in enumerate(results))
         if all(value.id >= fresh for value in folded):
             item = Node(op, tuple(inputs), folded, attrs, self.origin)
             self.folded.update(dict.fromkeys(folded, item))

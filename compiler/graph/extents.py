@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from compiler.core.diagnostics import UsageError
-from compiler.graph.ir import Extent, Graph, Node, Shape, TensorType, Value
+from compiler.graph.ir import Extent, Graph, Node, Shape, Symbol, TensorType, Value
 from compiler.graph.op import Kind
 
 _BYTE = 8
@@ -31,7 +31,7 @@ def part_of(graph: Graph, value: Value, symbols: Sequence[int]) -> Shape:
 
 
 def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
-    """The values of the symbols in a run with inputs of these shapes, by name.
+    """The values of the symbols in a run with inputs of these shapes, by name; of counted ones the largest.
 
     An axis that is a symbol and nothing else defines it, all others have to agree. Raises UsageError where
     they do not, and for a value out of its range.
@@ -47,20 +47,36 @@ def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
             if number is not None:
                 found.setdefault(number, size)
     for number, symbol in enumerate(graph.symbols):
-        if number not in found:
-            raise UsageError(f"no input says what `{symbol.name}` is")
-        if not symbol.minimum <= found[number] <= symbol.maximum:
-            why = f"it is from {symbol.minimum} to {symbol.maximum}"
-            raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
-        if found[number] % symbol.step:
-            why = f"the model takes multiples of {symbol.step}"
-            raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
+        if symbol.counted:
+            found[number] = symbol.maximum
+        _check_value(symbol, found.get(number))
     values = tuple(found[number] for number in range(len(graph.symbols)))
     for (name, shape, _), value in zip(operands, graph.operands, strict=True):
         if shape != part_of(graph, value, values):
             why = f"with the other inputs it is {list(part_of(graph, value, values))}"
             raise UsageError(f"input {name!r} has the shape {list(shape)}", why=why)
     return values
+
+
+def _check_value(symbol: Symbol, value: int | None) -> None:
+    if value is None:
+        raise UsageError(f"no input says what `{symbol.name}` is")
+    if not symbol.minimum <= value <= symbol.maximum:
+        why = f"it is from {symbol.minimum} to {symbol.maximum}"
+        raise UsageError(f"`{symbol.name}` cannot be {value}", why=why)
+    if value % symbol.step:
+        why = f"the model takes multiples of {symbol.step}"
+        raise UsageError(f"`{symbol.name}` cannot be {value}", why=why)
+
+
+def with_counts(graph: Graph, symbols: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
+    """The values of the symbols once a run has counted; raises UsageError for a count out of its range."""
+    first = len(graph.symbols) - len(counts)
+    for symbol, count in zip(graph.symbols[first:], counts, strict=True):
+        if not symbol.minimum <= count <= symbol.maximum:
+            why = f"it is from {symbol.minimum} to {symbol.maximum}"
+            raise UsageError(f"`{symbol.name}` is {count} for these inputs", why=why)
+    return (*symbols[:first], *counts)
 
 
 def regrouped(shape: Shape, axis: int, extent: Extent, other: Shape) -> tuple[int, Extent] | None:

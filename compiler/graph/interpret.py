@@ -9,7 +9,7 @@ import numpy as np
 from compiler.core.diagnostics import InternalError, UsageError
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, from_numpy, packed_array, stored_array, to_numpy, unpacked_array
-from compiler.graph.extents import Ends, part_of, symbols_of
+from compiler.graph.extents import Ends, part_of, symbols_of, with_counts
 from compiler.graph.ir import Graph, Shape, TensorType, Value
 from compiler.graph.op import Op
 
@@ -46,7 +46,8 @@ def evaluate(
     kept = set(graph.outputs) | set(graph.constants)
     for item in graph.nodes:
         arrays, types = [held[value] for value in item.inputs], [value.type for value in item.outputs]
-        results = apply(item.op, arrays, item.attrs, types)
+        with np.errstate(all="ignore" if symbols else None):  # beyond a run's part may be anything
+            results = apply(item.op, arrays, item.attrs, types)
         for value, array in zip(item.outputs, results, strict=True):
             if value in graph.undefined and beyond and symbols:
                 array = _replaced_beyond(array, graph.undefined[value], symbols, beyond)
@@ -56,6 +57,10 @@ def evaluate(
         for value in set(item.inputs):
             if last[value] is item and value not in kept:
                 del held[value]
+    if symbols:
+        first = len(graph.results)
+        counts = [int(held[value]) for value in graph.outputs[first : first + graph.counts]]
+        symbols = with_counts(graph, symbols, counts)
     found = zip(graph.output_names, graph.outputs, graph.output_types, strict=True)
     return {
         name: _cut(graph, value, _from_memory(np.ascontiguousarray(held[value]), kind), symbols)

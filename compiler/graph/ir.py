@@ -118,13 +118,15 @@ class Batch:
 class Symbol:
     """A dimension whose extent a run decides: what the model calls it, its least and largest extent.
 
-    Extents are multiples of the step.
+    Extents are multiples of the step. counted: the extent is how much the run finds, which its inputs do not
+    say by their shapes.
     """
 
     name: str
     minimum: int
     maximum: int
     step: int = 1
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class Graph:
 
     With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each input and
     output that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The
-    last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number.
+    last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number. The
+    symbols behind those are counted: of each there is an output behind the model's results, one i64.
     undefined: the same of tensors that nodes make, but for axes along which something is known of what is
     beyond.
 
@@ -181,7 +184,12 @@ class Graph:
     @property
     def results(self) -> tuple[Value, ...]:
         """The outputs of the model."""
-        return self.outputs[: len(self.outputs) - self.checks]
+        return self.outputs[: len(self.outputs) - self.checks - self.counts]
+
+    @property
+    def counts(self) -> int:
+        """How many symbols are counted; as many outputs say what they are."""
+        return sum(symbol.counted for symbol in self.symbols)
 
     @property
     def operands(self) -> tuple[Value, ...]:

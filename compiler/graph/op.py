@@ -94,11 +94,14 @@ class Checked:
     """What an operator makes whose results' shapes are not the operands' alone.
 
     agrees: an i32 that is 1 where the operands ask for the types that the model declares, else 0; None where
-    they always do.
+    they always do. count: an i64, how many elements the run finds along one axis of each result, which has
+    room for all that there may be (`along`; None: all of it); None where shapes are those of all runs.
     """
 
     results: Values
     agrees: Value | None = None
+    count: Value | None = None
+    along: tuple[int | None, ...] = ()
 
 
 AtRun = Callable[["Emitter", OnnxNode, Attrs], Checked]

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 9
+PLAN_VERSION = 10
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -157,7 +157,8 @@ class HostPlan:
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
     sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone; the
-    last `sizes` inputs come from it: the values of the symbols from number `first_size` on.
+    last `sizes` inputs come from it: the values of the symbols from number `first_size` on. The `counts`
+    outputs before the checks are the values of the last symbols, which a run finds out.
 
     specialisations: of which a run takes the first that holds its sizes, else this plan, the general one.
     """
@@ -176,6 +177,7 @@ class HostPlan:
     checks: int = 0
     sizes: int = 0
     first_size: int = 0
+    counts: int = 0
     states: tuple[PlanState, ...] = ()
     specialisations: tuple[PlanSpecialisation, ...] = ()
 
@@ -257,7 +259,7 @@ def _fields(plan: HostPlan, prefix: str) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else f"&{prefix}device"
-    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size)
+    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size, plan.counts)
     states = (f"{prefix}states" if plan.states else "nullptr", str(len(plan.states)))
     specialised = "specialisations" if plan.specialisations else "nullptr"
     more = (str(len(plan.specialisations)), specialised)

@@ -71,7 +71,7 @@ class TkDim(Structure):
         ("max", c_int64),
         ("divisor", c_int64),
         ("symbol", c_int32),
-        ("reserved", c_int32),
+        ("counted", c_int32),
     ]
 
 

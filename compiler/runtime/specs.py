@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from compiler.runtime.abi import DLDataType, DLTensor, TkTensorInfo
+from compiler.runtime.abi import DLDataType, DLTensor, TkDim, TkTensorInfo
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
 _NAMES = {
@@ -26,13 +26,15 @@ SMALL = frozenset({"float4_e2m1fn", "int4", "uint4", "int2", "uint2"})
 class SymbolicDim:
     """A dimension whose extent the inputs decide: minimum..maximum, in multiples of divisor.
 
-    Dimensions of one model with the same symbol have the same extent in one run.
+    Dimensions of one model with the same symbol have the same extent in one run. counted: not the shapes
+    of inputs decide but what the run finds in them.
     """
 
     symbol: int
     minimum: int
     maximum: int
     divisor: int
+    counted: bool = False
 
     def __str__(self) -> str:
         return f"{self.minimum}..{self.maximum}"
@@ -124,11 +126,14 @@ def shapes_by_library(
     return status, [tuple(tensor.shape[:rank]) for tensor, rank in zip(outputs, ranks, strict=False)]
 
 
+def _dim_of(dim: TkDim) -> int | SymbolicDim:
+    if dim.symbol < 0:
+        return int(dim.min)
+    return SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor, bool(dim.counted))
+
+
 def spec_of(info: TkTensorInfo) -> TensorSpec:
     """What the library says of an input or output."""
-    shape = tuple(
-        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
-        for dim in (info.dims[: info.rank] if info.rank else ())
-    )
+    shape = tuple(map(_dim_of, info.dims[: info.rank] if info.rank else ()))
     name = cast(bytes, info.name).decode("utf-8", "surrogateescape")
     return TensorSpec(name, dtype_name(info.dtype), shape, info.bytes)

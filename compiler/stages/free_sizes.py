@@ -1,7 +1,7 @@
-"""Import of a model whose inputs have free dimensions: a batch, sizes that a run decides, or both.
+"""Import of a model with free dimensions: a batch, sizes that a run's inputs have, sizes that a run finds.
 
 A free batch is a loop around what is made for one sample (decision 021). Other dimensions are compiled for
-their largest extents, of which a run has a part (decision 024).
+their largest extents, of which a run has a part (decisions 024 and 027).
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
+from typing import Any
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
-from compiler.frontend.free_dims import FreeDims, Given, Range, free_dims
+from compiler.frontend.counted import Supposed, count_refusal, counted_symbols
+from compiler.frontend.free_dims import NOTHING_FREE, FreeDims, Given, Range, free_dims
 from compiler.frontend.onnx import import_model
 from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.frontend.refusals import UnsupportedModelError
@@ -21,7 +23,14 @@ from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.extents import packed_ends
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
-from compiler.graph.rewrites.sizes import COUNTS, FixedSizeError, Point, for_all_sizes, try_samples
+from compiler.graph.rewrites.sizes import (
+    COUNTS,
+    FixedSizeError,
+    Point,
+    UnevenExtentError,
+    for_all_sizes,
+    try_samples,
+)
 from compiler.graph.samples import NotSeparateError, check_samples
 from compiler.reports import SizeRange
 from compiler.stages.job import CompileJob
@@ -30,6 +39,7 @@ from compiler.stages.specialised import Imported, Specialised, specialised_sizes
 _LARGEST_BATCH = 1 << 16
 _LARGEST_SIZE = 512
 """Where neither the model nor the caller says how large a dimension can be."""
+_MOST_CLIPPED = 16
 _TENSOR_BYTES = 256 << 20
 """No larger tensor for a size that nobody asked for."""
 _MANY = 6
@@ -47,8 +57,10 @@ def import_for_job(job: CompileJob) -> Imported:
         graph = _imported(job, shapes, dims)
     except OpenDimensionsError as error:
         return _Free.of(job, error).imported()
+    counted = counted_symbols(graph)
     ranged = [name for name in job.options.shapes if name not in shapes]
-    ranged += [name for name in job.options.dims if name not in dims]
+    known = {*dims, *(item.name for item in counted)}
+    ranged += [name for name in job.options.dims if name not in known]
     if ranged:
         what = f"{ranged[0]!r}: a range for dimensions that the model fixes"
         raise UsageError(what, hint="give ranges for dimensions that the model leaves open")
@@ -56,17 +68,22 @@ def import_for_job(job: CompileJob) -> Imported:
         what = "several sizes, and no range that holds them"
         hint = "give the range first, as in `--dim tokens=1..512 --dim tokens=128`"
         raise UsageError(what, where="--shape, --dim", hint=hint)
-    return Imported(graph)
+    return _Free(job, None, NOTHING_FREE).imported() if counted else Imported(graph)
 
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """What is open in a model, and the error that says so where it cannot stay open."""
+    """What is open in a model, and the error that says so where it cannot stay open.
+
+    error: None where inputs are fixed, and only what the run finds is open. clipped: tensors that end at
+    a limit.
+    """
 
     job: CompileJob
-    error: OpenDimensionsError
+    error: OpenDimensionsError | None
     dims: FreeDims
     steps: Mapping[str, int] = field(default_factory=dict)
+    clipped: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: CompileJob, error: OpenDimensionsError) -> _Free:
@@ -96,6 +113,8 @@ class _Free:
         except UnsupportedModelError:
             raise
         except (BadInputError, OpenDimensionsError) as found:
+            if self.error is None:
+                raise self._refusal(f"{found.what}: {found.why}") from found
             steps = self._found_steps()
             if steps:
                 stepped = replace(self, steps=steps)
@@ -124,10 +143,22 @@ class _Free:
             for terms in combinations(others, 2):
                 yield self.dims.with_sum(name, terms)
 
-    def _refusal(self, reason: str) -> OpenDimensionsError:
-        return OpenDimensionsError(self.error.inputs, self.error.where, reason)
+    def _refusal(self, reason: str) -> TkError:
+        if self.error is not None:
+            return OpenDimensionsError(self.error.inputs, self.error.where, reason)
+        counted = counted_symbols(self._import({}))
+        return UnsupportedModelError(str(self.job.model), [count_refusal(one, reason) for one in counted])
 
     def attempt(self) -> Graph:
+        """The graph, where that much stays open; what ends at a limit is found one after the other."""
+        try:
+            return self._attempt()
+        except UnevenExtentError as uneven:
+            if uneven.tensor in self.clipped or len(self.clipped) >= _MOST_CLIPPED:
+                raise self._refusal(str(uneven)) from uneven
+            return replace(self, clipped={**self.clipped, uneven.tensor: uneven.axis}).attempt()
+
+    def _attempt(self) -> Graph:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
         reason = ""
         on_device = self.job.target.device is not None  # whose launches are for one number of samples
@@ -140,6 +171,8 @@ class _Free:
                 reason = f"{found.what}: {found.why}"
         try:
             return self._sized({}, tuple(self.dims.symbols))[0]
+        except UnevenExtentError:
+            raise
         except FixedSizeError as found:
             reasons = dict.fromkeys(item for item in (reason, str(found)) if item)
             raise self._refusal("; ".join(reasons)) from found
@@ -152,7 +185,7 @@ class _Free:
     def _with_batch(self) -> Graph:
         batch = self.dims.batch
         others = tuple(name for name in self.dims.symbols if name != batch)
-        one, small = self._sized({batch: 1}, others)
+        one, small = self._sized({batch: 1}, others, separate=True)
         asked = self.dims.symbols[batch]
         first, largest = self._import({**small, batch: 1}), _most_samples(one)
         largest = min(largest, asked[1]) if asked is not None else largest
@@ -165,27 +198,55 @@ class _Free:
 
     # ------------------------------------------------------------ sizes
 
-    def _sized(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> tuple[Graph, Mapping[str, int]]:
-        """The graph for all values of these symbols, and small values of them all."""
-        if not names:
-            return self._import(fixed), {}
+    def _sized(
+        self, fixed: Mapping[str, int], names: tuple[str, ...], *, separate: bool = False
+    ) -> tuple[Graph, Mapping[str, int]]:
+        """The graph for all values of these symbols and of those counted, and small values of all.
+
+        separate: for one sample of several; raises NotSeparateError where a count is that of all samples.
+        """
         small = self._small(fixed, names)
+        counted = tuple(item.name for item in counted_symbols(next(iter(small.values()))))
+        if counted and separate:
+            raise NotSeparateError(f"{counted[0]!r} is counted in all samples together")
+        if not names and not counted:
+            return small[()], {}
+        names += counted
+        small = self._small(fixed, names) if counted else small
         point = next(iter(small))
-        top, largest = self._largest(fixed, names, point)
         one = dict(zip(names, point, strict=True))
+        top, largest = self._largest(fixed, names, point)
+        rooms = {item.name: item.room for item in counted_symbols(largest)}
+        if rooms.keys() != set(counted):
+            raise FixedSizeError("what a run counts is there for some sizes only")
         symbols = [
-            Symbol(name, self._least(fixed, one, name), high, self._step(name))
+            self._symbol(fixed, one, name, rooms.get(name, high), counted=name in rooms)
             for name, high in zip(names, top, strict=True)
         ]
 
         def at(point: Point) -> Graph:
             return self._import({**fixed, **dict(zip(names, point, strict=True))})
 
-        graph = for_all_sizes([largest, *small.values()], [top, *small], symbols, at)
+        few = {point: at(point) for point in self._fewest(one, symbols)}
+        graphs = [largest, *small.values(), *few.values()]
+        graph = for_all_sizes(graphs, [top, *small, *few], symbols, at, tried=1 + len(small))
         packed = packed_ends(graph)
         if packed:
             raise FixedSizeError(f"{packed[0]!r} has elements of fewer than 8 bits, which are packed")
         return graph, one
+
+    @staticmethod
+    def _fewest(one: Mapping[str, int], symbols: Sequence[Symbol]) -> list[Point]:
+        """A point with as little as a run can find; results that end at a limit are shorter there."""
+        found = tuple(max(item.minimum, 1) if item.counted else one[item.name] for item in symbols)
+        return [found] if any(item.counted for item in symbols) else []
+
+    def _symbol(
+        self, fixed: Mapping[str, int], small: Mapping[str, int], name: str, high: int, *, counted: bool
+    ) -> Symbol:
+        asked = self._range(name)
+        high = min(high, asked[1]) if asked else high
+        return Symbol(name, min(self._least(fixed, small, name), high), high, self._step(name), counted)
 
     def _found_steps(self) -> Mapping[str, int]:
         """What symbols are multiples of in sizes that the model takes; nothing where it is 1, or unknown."""
@@ -214,9 +275,15 @@ class _Free:
     def _step(self, name: str) -> int:
         return self.steps.get(name, 1)
 
+    @property
+    def _asked(self) -> Mapping[str, Range]:
+        """Ranges that the caller gave, those of counted symbols among them."""
+        given = _ranged_dims(self.job.options.dims)
+        return {name: item for name, item in given.items() if isinstance(item, tuple)}
+
     def _range(self, name: str) -> Range | None:
         """As asked for, in whole steps."""
-        found, step = self.dims.symbols[name], self._step(name)
+        found, step = self.dims.symbols.get(name, self._asked.get(name)), self._step(name)
         return (-(-found[0] // step) * step, found[1] // step * step) if found else None
 
     def _small(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> dict[Point, Graph]:
@@ -248,37 +315,51 @@ class _Free:
         if given is not None or self.dims.is_term(name):
             return given[0] if given is not None else 0
 
+        counted = name not in self.dims.symbols
+
         def takes(size: int) -> bool:
             try:
                 graph = self._import({**fixed, **small, name: size})
             except BadInputError:
                 return False
-            return all(value.type.size for value in graph.producers)
+            return counted or all(value.type.size for value in graph.producers)
 
         step = self._step(name)
         sizes = range(step, small[name], step)
-        if takes(step):
-            return step
+        for least in (0, step) if counted else (step,):
+            if takes(least):
+                return least
         return step * (1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size))))
 
     def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
-        """The largest sizes: as asked for, else what the model takes up to a limit."""
+        """The largest sizes: as asked for, else what the model takes up to a limit; all that is counted."""
+        free = tuple(name for name in names if name in self.dims.symbols)
+        least = max(small[len(free) :], default=0)
+        top, graph = self._largest_free(fixed, free, small[: len(free)], least)
+        rooms = {item.name: item.supposed for item in counted_symbols(graph)}
+        return (*top, *(rooms.get(name, 0) for name in names[len(free) :])), graph
 
+    def _largest_free(
+        self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point, least: int
+    ) -> tuple[Point, Graph]:
         def at(size: int) -> Point:
             return tuple(
                 item[1] if (item := self._range(name)) else max(size // step * step, low)
                 for name, low, step in zip(names, small, map(self._step, names), strict=True)
             )
 
+        def imported(point: Point) -> Graph:
+            return self._import({**fixed, **dict(zip(names, point, strict=True))}, least)
+
         def attempt(size: int) -> Graph | None:
             try:
-                graph = self._import({**fixed, **dict(zip(names, at(size), strict=True))})
+                graph = imported(at(size))
             except BadInputError:
                 return None
             return graph if _fits(graph) else None
 
         if all(self._range(name) for name in names):
-            return at(0), self._import({**fixed, **dict(zip(names, at(0), strict=True))})
+            return at(0), imported(at(0))
         low, high = max(small), _LARGEST_SIZE
         best = attempt(high)
         if best is not None:
@@ -287,21 +368,32 @@ class _Free:
             middle = (low + high) // 2
             found = attempt(middle)
             low, high, best = (middle, high, found) if found is not None else (low, middle, best)
-        return at(low), best or self._import({**fixed, **dict(zip(names, at(low), strict=True))})
+        return at(low), best or imported(at(low))
 
-    def _import(self, values: Mapping[str, int]) -> Graph:
-        """The model for these values of the symbols."""
+    def _import(self, values: Mapping[str, int], least: int = _SMALL[0]) -> Graph:
+        """The model for these values of the symbols; least: of what is counted and has no value."""
         options = self.job.options
         shapes, dims = self.dims.options(values)
+        counts = {name: value for name, value in values.items() if name not in self.dims.symbols}
+        most = {name: high for name, (_, high) in self._asked.items()}
         return _imported(
-            self.job, {**_fixed(options.shapes), **shapes}, {**_fixed_dims(options.dims), **dims}
+            self.job,
+            {**_fixed(options.shapes), **shapes},
+            {**_fixed_dims(options.dims), **dims},
+            Supposed(counts, least, most, self.clipped),
         )
 
 
-def _imported(job: CompileJob, shapes: Mapping[str, Sequence[int]], dims: Mapping[str, int]) -> Graph:
+def _imported(
+    job: CompileJob,
+    shapes: Mapping[str, Sequence[int]],
+    dims: Mapping[str, int],
+    supposed: Supposed | None = None,
+) -> Graph:
     """The model with the sizes that these options give."""
     # Binds are objects in options, which are read without numpy.
-    return import_model(job.model, shapes, job.options.binds, job.external, dims)  # type: ignore[arg-type]
+    binds: Any = job.options.binds
+    return import_model(job.model, shapes, binds, job.external, dims, supposed)
 
 
 def _parts(whole: Point, steps: Point) -> list[Point]:

@@ -47,7 +47,7 @@ def model_manifest(
         "environment": dict(sorted(job.options.environment.items())),
         "inputs": _tensors(graph, graph.operands, graph.input_names, graph.input_types),
         "outputs": _tensors(graph, graph.results, graph.output_names, graph.output_types),
-        "checks": graph.output_names[len(graph.results) :],
+        "checks": graph.output_names[len(graph.results) + graph.counts :],
         "batch": asdict(graph.batch) if graph.batch is not None else None,
         "symbols": [asdict(symbol) for symbol in graph.symbols],
         "states": [

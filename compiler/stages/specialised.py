@@ -92,7 +92,8 @@ def _narrowed(general: Sequence[Symbol], asked: Mapping[str, Given]) -> _Sizes:
                 why=f"it has {symbol.name} from {symbol.minimum} to {symbol.maximum}{steps}",
                 hint="give the range of all sizes first, then some of them",
             )
-        values[symbol.name] = low if low == high else (low, high)
+        if not symbol.counted:
+            values[symbol.name] = low if low == high else (low, high)
         ranges.append(Symbol(symbol.name, low, high, symbol.step))
     return _Sizes(values, tuple(ranges))
 

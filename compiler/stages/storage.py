@@ -185,6 +185,7 @@ def _plan_graph(
         checks=graph.checks,
         sizes=graph.sizes,
         first_size=0 if graph.batch is None else 1,
+        counts=graph.counts,
         symbols=plan_symbols(graph),
         states=plan_states(graph, states_of(laid_out)),
         threads=job.options.threads or 0,

@@ -147,11 +147,12 @@ class ForeignContext(AbstractContextManager["ForeignContext"]):
             given, made = directory / "in", directory / "out"
             write_atomic(given, b"".join(_to_bytes(np.asarray(one)) for one in feeds))
             write_atomic(made, b"".join(map(_to_bytes, results.values())))
-            model.call(directory, model.shapes_text(inputs), str(self.threads), str(given), str(made))
+            call = model.call(directory, model.shapes_text(inputs), str(self.threads), str(given), str(made))
             data = made.read_bytes()
-        place = 0
-        for array in results.values():
-            place += _from_bytes(array, data, place)
+        place, lines = 0, _lines(call.stdout.splitlines(), "out")
+        for (name, array), words in zip(list(results.items()), lines, strict=True):
+            results[name] = cut = array.reshape(-1)[: math.prod(map(int, words))].reshape(*map(int, words))
+            place += _from_bytes(cut, data, place)
         return results
 
 
@@ -199,5 +200,8 @@ def _spec(name: str, words: list[str]) -> TensorSpec:
 
 def _dim(word: str) -> int | SymbolicDim:
     """`3`, or `symbol:minimum:maximum:divisor`."""
-    numbers = tuple(map(int, word.split(":")))
-    return SymbolicDim(*numbers) if len(numbers) > 1 else numbers[0]
+    first, *rest = map(int, word.split(":"))
+    if not rest:
+        return first
+    minimum, maximum, divisor = rest
+    return SymbolicDim(first, minimum, maximum, divisor)

@@ -2,7 +2,8 @@
 //
 //   runner LIBRARY                          one line for each input and output: `in|out CODE BITS DIM...`
 //   runner LIBRARY SHAPES                   one line for each output that inputs of these shapes have: `out DIM...`
-//   runner LIBRARY SHAPES THREADS IN OUT    inputs from the file IN; the file OUT has outputs before and after
+//   runner LIBRARY SHAPES THREADS IN OUT    inputs from the file IN; the file OUT has outputs before and after, and
+//                                           lines say the shapes that they have then
 //
 // A dimension that may have several extents is SYMBOL:MIN:MAX:DIVISOR. SHAPES: `2,3;;4;` for a matrix, a scalar and a
 // vector. Tensors lie in the files one after the other, as the lines are in order. What goes wrong is one line on standard
@@ -149,6 +150,7 @@ int main(int argc, char **argv) {
   out = as_dlpack(&outputs);
   check(api->context_run(context, in.data(), n_inputs, out.data(), n_outputs));
   move(argv[5], "wb", outputs, true);
+  print_shapes(outputs);  // a run may find out how much there is
   api->context_close(context);
   api->model_close(model);
   return 0;

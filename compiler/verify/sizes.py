@@ -118,10 +118,12 @@ def sizes_of(
     that there is not, for a shape that does not fit, and for two extents of one dimension.
     """
     names, first = free_names(manifest), 1 if manifest.get("batch") else 0
-    ranges = frozenset(range(first, len(names)))
+    symbols = enumerate(manifest.get("symbols", ()), first)
+    counted = {number for number, one in symbols if one.get("counted")}
+    ranges = frozenset(range(first, len(names))) - counted
     asked: dict[int, int] = {}
     for name, extent in (dims or {}).items():
-        if name not in names:
+        if name not in names or names.index(name) in counted:
             hint = did_you_mean(name, names) or f"free dimensions: {', '.join(map(repr, names)) or 'none'}"
             raise UsageError(f"the library has no free dimension {name!r}", where="--dim", hint=hint)
         asked[names.index(name)] = extent

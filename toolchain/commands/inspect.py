@@ -121,7 +121,9 @@ def _show_sizes(report: compiler.LibraryReport) -> None:
     """What a run decides, what a context keeps, and which sizes have kernels of their own."""
     for free in report.free:
         steps = f" in steps of {free.step}" if free.step > 1 else ""
-        console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
+        counted = ", as many as a run finds" if free.counted else ""
+        name = free.name or "a dimension without name"
+        console.data(f"{name}: {free.minimum} to {free.maximum}{steps}{counted}")
     for past, present in report.states:
         console.data(f"state: {past} is {present} of the run before, kept by the context")
     for part in report.specialisations:

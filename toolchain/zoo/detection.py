@@ -21,8 +21,11 @@ def detector(
     classes: int = 80,
     first: int = 1000,
     most: int = 100,
+    declared: bool = True,
 ) -> Draft:
     """`images` [1, 3, image, image] -> `boxes` [100, 4], `scores` [100], `labels` [100].
+
+    Not declared, there are as many as are found; else there have to be 100.
 
     A box is two corners in parts of the image. Layers and widths are those of the smallest YOLOv8. Of each
     cell's best class the 1000 best scores are taken (TopK), and of these the 100 best that do not overlap
@@ -47,7 +50,7 @@ def detector(
     cells = sum((image // stride) ** 2 for stride in _STRIDES)
     boxes = _decoded(b, b.add("Concat", *distances, axis=2), image, cells)
     likely = b.add("Sigmoid", b.add("Concat", *scores, axis=2))
-    pick_boxes(b, boxes, likely, first, most)
+    pick_boxes(b, boxes, likely, first, most, declared=declared)
     return b.draft()
 
 
@@ -132,10 +135,11 @@ def _grid(image: int) -> tuple[Array, Array]:
     return np.concatenate(centres, axis=1)[None], np.concatenate(strides)[None, None]
 
 
-def pick_boxes(b: Builder, boxes: str, likely: str, first: int, most: int) -> None:
+def pick_boxes(b: Builder, boxes: str, likely: str, first: int, most: int, *, declared: bool = True) -> None:
     """Of the `first` best cells the `most` best boxes that do not overlap others of their class.
 
-    boxes: [1, 4, cells]; likely: [1, classes, cells]. There are as many results where enough boxes lie apart.
+    boxes: [1, 4, cells]; likely: [1, classes, cells]. There are as many results where enough boxes lie apart;
+    not declared, as many as do.
     """
     best = b.add("ReduceMax", likely, axes=[1], keepdims=0)
     kind = b.add("ArgMax", likely, axis=1, keepdims=0)
@@ -151,13 +155,15 @@ def pick_boxes(b: Builder, boxes: str, likely: str, first: int, most: int) -> No
         "NonMaxSuppression", moved, b.add("Reshape", scores, b.numbers(1, 1, first)), b.whole(most),
         b.number(0.7), b.number(0.0),
     )  # fmt: skip
-    b.declare(kept, (most, 3), onnx.TensorProto.INT64)
+    if declared:
+        b.declare(kept, (most, 3), onnx.TensorProto.INT64)
+    found: int | str = most if declared else "found"
     column = b.add("Slice", kept, b.numbers(2), b.numbers(3), b.numbers(1), b.numbers(1))
-    column = b.add("Reshape", column, b.numbers(most))
+    column = b.add("Reshape", column, b.numbers(most if declared else -1))
     results = {
-        "boxes": (b.add("Reshape", corners, b.numbers(first, 4)), (most, 4), onnx.TensorProto.FLOAT),
-        "scores": (b.add("Reshape", scores, b.numbers(first)), (most,), onnx.TensorProto.FLOAT),
-        "labels": (b.add("Reshape", kinds, b.numbers(first)), (most,), onnx.TensorProto.INT64),
+        "boxes": (b.add("Reshape", corners, b.numbers(first, 4)), (found, 4), onnx.TensorProto.FLOAT),
+        "scores": (b.add("Reshape", scores, b.numbers(first)), (found,), onnx.TensorProto.FLOAT),
+        "labels": (b.add("Reshape", kinds, b.numbers(first)), (found,), onnx.TensorProto.INT64),
     }
     for name, (of_first, shape, data_type) in results.items():
         b.output(b.add("Gather", of_first, column, name=name, axis=0), shape, data_type)

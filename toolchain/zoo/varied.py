@@ -34,6 +34,17 @@ ALL = (
         parameters=3_158_204,
         logit_gain=8.0,
     ),
+    Network(
+        "detector-open",
+        "detection",
+        "detector",
+        (("images", (1, 3, 320, 320)),),
+        "the same as exporters write it: as many boxes as are found, at most 100",
+        (("declared", False),),
+        gflop=2.19,
+        parameters=3_158_204,
+        logit_gain=8.0,
+    ),
     *(
         Network(
             f"forest-{rows}",

@@ -18,6 +18,7 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Sign,
     Signature,
     Types,
     Values,
@@ -238,7 +239,7 @@ NON_MAX_SUPPRESSION: Op = Op(
     (
         Signature(10, {"center_point_box": 0}, optional=frozenset({2, 3, 4}), at_run=_RUN, by_data=True),
     ),
-    expand=_expand,
+    expand=_expand, sign=Sign.NONNEGATIVE,
 )  # fmt: skip
 
 OPS = (KEPT_BOXES, NON_MAX_SUPPRESSION)

@@ -1,7 +1,8 @@
 """Operators that find as many results as their operands happen to hold: NonZero, Compress, Unique.
 
 A record makes results of the greatest length that there may be, with something of the right type behind those
-that were found, and last their number. A node of a model gets the declared length of them, which is checked.
+that were found, and last their number. A node of a model gets the declared length of them, which is checked;
+where none is declared, `CountedPart` is as much of them as a run finds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from compiler.graph.op import (
     input_size,
     normal_axis,
 )
-from compiler.graph.ops.at_run import declared_type, is_number
+from compiler.graph.ops.at_run import is_number
 from compiler.graph.ops.indexing import emit_slice
 from compiler.loops.build import Builder, region_at
 from compiler.loops.ir import Buffer, If, Region, Stmt, Store, Var, const, seq
@@ -48,7 +49,8 @@ def declared_part(
 ) -> AtRun:
     """Of what `op` makes for a node as much as was found, along one axis of each result (None: all of it).
 
-    How much that is, is known with the operands, else the model declares it, and the count is compared.
+    How much that is, is known with the operands, else the model declares it, and the count is compared; else
+    the run decides.
     """
 
     def compute(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
@@ -56,6 +58,8 @@ def declared_part(
         *padded, count = e.emit_all(op(), operands, Attrs(canonical))
         along, known = axes(Attrs(canonical)), e.known(count)
         extent = _declared_extent(node, along) if known is None else int(known)
+        if extent is None:
+            return Checked(tuple(padded), count=count, along=tuple(along))
         results = []
         for value, axis in zip(padded, along, strict=True):
             if axis is not None and extent > value.type.shape[axis]:
@@ -68,12 +72,13 @@ def declared_part(
     return compute
 
 
-def _declared_extent(node: OnnxNode, axes: Sequence[int | None]) -> int:
-    """How many results the model declares, by the first output that says so."""
-    used = [at for at, is_used in enumerate(node.used_outputs) if is_used and axes[at] is not None]
-    known = [at for at in used if at < len(node.declared) and node.declared[at] is not None]
-    number = next(iter([*known, *used]), 0)
-    return declared_type(node, number).shape[axes[number] or 0]
+def _declared_extent(node: OnnxNode, axes: Sequence[int | None]) -> int | None:
+    """How many results the model declares, by the first output that says so; None where none does."""
+    rows = zip(axes, node.used_outputs, node.declared, strict=False)
+    found = [
+        (axis, kind) for axis, is_used, kind in rows if is_used and axis is not None and kind is not None
+    ]
+    return next((kind.shape[axis] for axis, kind in found if axis < kind.rank), None)
 
 
 def given_inputs(node: OnnxNode) -> Values:
@@ -168,7 +173,7 @@ NON_ZERO: Op = Op(
         Signature(9, at_run=declared_part(lambda: NON_ZERO, lambda node, _a: (given_inputs(node), {}),
                                           lambda _a: (1,)), by_data=True),
     ),
-    expand=_non_zero_expand,
+    expand=_non_zero_expand, sign=Sign.NONNEGATIVE,
 )  # fmt: skip
 
 
@@ -337,4 +342,39 @@ UNIQUE: Op = Op(
     expand=_unique_expand,
 )  # fmt: skip
 
-OPS = (TRUE_POSITIONS, NON_ZERO, COMPRESS, UNIQUE)
+# ---------------------------------------------------------------- as much as a run finds
+
+
+def _part_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, shape = attrs.integer("axis"), types[0].shape
+    return (types[0].with_shape((*shape[:axis], attrs.integer("extent"), *shape[axis + 1 :])),)
+
+
+def _part_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    data, axis, extent = arrays[0], attrs.integer("axis"), attrs.integer("extent")
+    more = max(extent - data.shape[axis], 0)
+    longer = np.pad(data, [(0, more if at == axis else 0) for at in range(data.ndim)])
+    return (np.ascontiguousarray(longer.take(range(extent), axis)),)
+
+
+def _part_expand(e: Emitter, item: Node) -> Values:
+    data, axis = item.inputs[0], item.attrs.integer("axis")
+    more = item.output.type.shape[axis] - data.type.shape[axis]
+    if more <= 0:
+        return (emit_slice(e, data, axis, 0, item.output.type.shape[axis]) if more else data,)
+    shape = (more if at == axis else extent for at, extent in enumerate(data.type.shape))
+    nothing = e.constant(np.zeros(tuple(shape), to_numpy(data.type.dtype)))
+    return (e.emit("Concat", data, nothing, axis=axis),)
+
+
+COUNTED_PART = Op(
+    "CountedPart", Kind.INJECTIVE, _part_infer, _part_reference, (2, 2), expand=_part_expand,
+    sign=Sign.KEEPS,
+)  # fmt: skip
+"""Ours: as much of a tensor along an axis as its second operand says, a number that only the run knows.
+
+Attribute `extent` is a size that is supposed; in a graph for all sizes the largest. `symbol` is the name of
+what is counted, `counts` the operator that counts.
+"""
+
+OPS = (TRUE_POSITIONS, NON_ZERO, COMPRESS, UNIQUE, COUNTED_PART)

@@ -102,6 +102,7 @@ GATHER = Op(
     (Signature(1, {"axis": 0}, adapt=along_axis),),
     forms={"direct": Form(_gather_form)}, expand=_gather_expand, flops=no_flops,
     keeps_channels=lambda info: info.attrs.integer("axis") > 1 and info.in_types[1].rank == 1,
+    sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -159,6 +160,7 @@ GATHER_ND = Op(
     "GatherND", Kind.INJECTIVE, _gather_nd_infer, _gather_nd_reference, (2, 2),
     (Signature(11, {"batch_dims": 0}),),
     forms={"direct": Form(_gather_nd_form)}, expand=_gather_nd_expand, flops=no_flops,
+    sign=Sign.KEEPS,
 )  # fmt: skip
 
 

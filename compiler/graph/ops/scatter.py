@@ -106,7 +106,7 @@ def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 GATHER_ELEMENTS = Op(
     "GatherElements", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
     (Signature(11, {"axis": 0}, adapt=along_axis),),
-    forms={"direct": Form(_gather_form)}, flops=no_flops, sign=Sign.UNKNOWN,
+    forms={"direct": Form(_gather_form)}, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 

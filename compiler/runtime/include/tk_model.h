@@ -86,11 +86,12 @@ typedef struct tk_context tk_context;
 
 /* A dimension: `symbol` is -1 and min == max == the extent, or `symbol` numbers a dimension whose value the
  * inputs decide, from min to max in steps of `divisor`. Equal symbols have equal values in one run; what follows from
- * other dimensions, as a sum does from its parts, has a symbol of its own. */
+ * other dimensions, as a sum does from its parts, has a symbol of its own. `counted` is 1 where not the shapes of
+ * inputs decide but what the run finds in them, such as boxes above a threshold: the value is known after a run. */
 typedef struct {
   int64_t min, max, divisor;
   int32_t symbol;
-  int32_t reserved;
+  int32_t counted;
 } tk_dim;
 
 /* Valid as long as the model is open. `bytes`: size with every symbol at its maximum. */
@@ -158,7 +159,8 @@ tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_tensor_info
 tk_status tk_model_output_v1(const tk_model *model, int32_t index, tk_tensor_info *info);
 
 /* What a run with these inputs makes of the outputs' dimensions and element types, as tk_context_run_v1 writes them;
- * for whoever gives outputs memory of exactly their size. Nothing runs, and no data is looked at: it may be null. */
+ * for whoever gives outputs memory of exactly their size. Nothing runs, and no data is looked at: it may be null. A
+ * dimension that is counted has the largest extent that it may get. */
 tk_status tk_model_shapes_v1(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                              int32_t n_outputs);
 
@@ -186,7 +188,9 @@ int32_t tk_context_threads_v1(const tk_context *context);
  *   - An output may share memory with inputs (in place) or lie beside them; the result is the same as with
  *     memory of its own. Two outputs must not overlap.
  *   - For an output, `ndim` says how many elements `shape` has room for. The actual dimensions are written
- *     to shape and ndim. dtype is checked where data is given (for a null data it is written).
+ *     to shape and ndim; to strides, too, where these are given and a dimension is counted. Memory that is given has
+ *     room for what tk_model_shapes_v1 says; the elements that there are lie dense at its beginning. dtype is checked
+ *     where data is given (for a null data it is written).
  *   - A context keeps the states of its last run. The inputs of all states may be left out: the run goes on from what
  *     is kept, nothing at first, and only what is new is written. Their outputs may be left out, too, and are not copied
  *     then. The other tensors keep their order. A run that fails changes nothing of what is kept, unless it was given

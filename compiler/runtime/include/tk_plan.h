@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 9
+#define TK_PLAN_VERSION 10
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -101,7 +101,8 @@ typedef struct tk_plan_dim {
 } tk_plan_dim;
 
 /* A symbolic dimension. Its value is taken from the first input dimension that is this symbol and nothing else, and
- * all others are checked against it: min <= value <= max and value % divisor == 0. */
+ * all others are checked against it: min <= value <= max and value % divisor == 0. Of the last n_counts symbols the run
+ * finds out the value; before, tensors are those of all values that these have. */
 typedef struct tk_symbol {
   int64_t min, max, divisor;
 } tk_symbol;
@@ -175,6 +176,8 @@ typedef struct tk_plan {
   int32_t n_sizes;              /* of the inputs, the last ones are sizes, which callers do not see: one int64 each, the
                                  * value of symbol first_size, first_size + 1 ... in this run */
   int32_t first_size;
+  int32_t n_counts; /* before the checks there are so many outputs that callers do not see: one int64 each, the value of
+                     * a symbol, for each of the last ones */
   const tk_state *states; /* null where there are none */
   int64_t n_states;
   int32_t n_specialisations; /* a run takes the first one that holds its sizes, else this plan, the general one */

@@ -144,7 +144,7 @@ tk_status write_shape(const tk_model &model, const Tensor &want, const std::vect
                 got->ndim);
   got->ndim = rank;
   for (int32_t i = 0; i < rank; ++i) {
-    got->shape[i] = extent_of(want.plan->dims[i], symbols);
+    got->shape[i] = room_of(*model.plan, want.plan->dims[i], symbols);
     if (got->shape[i] < 0) return too_small(model, want, i, symbols);
   }
   return TK_OK;
@@ -184,6 +184,8 @@ tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vect
   const size_t count = model.inputs.size();
   for (size_t i = 0; i < count; ++i)
     if (const tk_status status = check_shape(model, model.inputs[i], tensors[i], symbols)) return status;
+  for (int32_t i = first_counted(*model.plan); i < model.plan->n_symbols; ++i)
+    (*symbols)[static_cast<size_t>(i)] = model.plan->symbols[i].max;
   for (const int64_t value : *symbols)
     if (value == kUnbound) return fail(TK_ERR_LIBRARY, "a symbolic dimension occurs in no input");
   for (size_t i = 0; i < count; ++i)
@@ -239,8 +241,51 @@ tk_status bind_outputs(const tk_model &model, const std::vector<DLTensor *> &ten
   return TK_OK;
 }
 
+// More, or less, than there is a place for.
+tk_status miscounted(const tk_model &model, size_t symbol, int64_t count) {
+  const tk_symbol &range = model.plan->symbols[symbol];
+  const char *const name = model.symbols[symbol];
+  if (count < range.min)
+    return fail(TK_ERR_INPUT, "the run found %lld of '%.60s', and the model takes %lld at least",
+                static_cast<long long>(count), name, static_cast<long long>(range.min));
+  return fail(TK_ERR_INPUT, "the run found %lld of '%.60s', and the library has room for %lld; compile the model with "
+              "--dim '%.60s=%lld..%lld'", static_cast<long long>(count), name, static_cast<long long>(range.max), name,
+              static_cast<long long>(range.min), static_cast<long long>(count));
+}
+
+// The dimensions of an output once it is known how much there is of it; strides that the caller gave, too.
+void write_counted(const Tensor &want, const std::vector<int64_t> &symbols, DLTensor *got) {
+  int64_t stride = 1;
+  for (int32_t i = got->ndim - 1; i >= 0; --i) {
+    got->shape[i] = extent_of(want.plan->dims[i], symbols);
+    if (got->strides != nullptr) got->strides[i] = stride;
+    stride *= got->shape[i];
+  }
+}
+
+tk_status read_counts(const tk_model &model, const std::vector<Buffer> &outputs, std::vector<int64_t> *symbols,
+                      const std::vector<DLTensor *> &tensors) {
+  const size_t count = static_cast<size_t>(model.plan->n_counts), results = static_cast<size_t>(model.n_results);
+  if (count == 0) return TK_OK;
+  std::vector<int64_t> found = *symbols;
+  const size_t first = static_cast<size_t>(first_counted(*model.plan));
+  for (size_t i = 0; i < count; ++i) {
+    int64_t *value = &found[first + i];
+    std::memcpy(value, outputs[results + i].data, sizeof *value);
+    const tk_symbol &range = model.plan->symbols[first + i];
+    if (*value < range.min || *value > range.max) return miscounted(model, first + i, *value);
+  }
+  *symbols = found;
+  for (size_t i = 0; i < results; ++i) {
+    const Tensor &want = model.outputs[i];
+    for (size_t k = 0; k < want.dims.size(); ++k)
+      if (want.dims[k].counted != 0 && tensors[i] != nullptr) write_counted(want, *symbols, tensors[i]);
+  }
+  return TK_OK;
+}
+
 tk_status read_checks(const tk_model &model, const std::vector<Buffer> &outputs) {
-  for (size_t i = static_cast<size_t>(model.n_results); i < outputs.size(); ++i) {
+  for (size_t i = static_cast<size_t>(model.n_results + model.plan->n_counts); i < outputs.size(); ++i) {
     int32_t agrees;
     std::memcpy(&agrees, outputs[i].data, sizeof agrees);
     if (agrees == 0) return fail(TK_ERR_INPUT, "%s", model.outputs[i].name);

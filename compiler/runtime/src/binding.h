@@ -23,7 +23,7 @@ struct Buffer {
 // Checks types and dimensions of inputs, and fills `symbols` (one per symbol of the plan).
 tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols);
 
-// Writes element types and dimensions of outputs; null: nobody wants to know.
+// Writes element types and dimensions of outputs, the largest of those that a run finds out; null: nobody wants to know.
 tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols,
                        const std::vector<DLTensor *> &tensors);
 
@@ -35,6 +35,11 @@ tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vecto
 // the caller knows nothing. An output that is null, which nobody wants, has no memory.
 tk_status bind_outputs(const tk_model &model, const std::vector<DLTensor *> &tensors, const std::vector<int64_t> &symbols,
                        std::vector<Mapping> *owned, std::vector<Buffer> *buffers);
+
+// Takes what the run found for the values of symbols, and writes the outputs' dimensions that follow. `symbols` stay as
+// they are where it found more or less than the library is for.
+tk_status read_counts(const tk_model &model, const std::vector<Buffer> &outputs, std::vector<int64_t> *symbols,
+                      const std::vector<DLTensor *> &tensors);
 
 // Fails where a check, which has run, says that the inputs ask for what was not compiled.
 tk_status read_checks(const tk_model &model, const std::vector<Buffer> &outputs);

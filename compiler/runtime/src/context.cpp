@@ -332,7 +332,7 @@ tk_status tk_context::run_alone(const tk::Arguments &arguments, tk_step_time *ti
   if (const tk_status status = device_ != nullptr ? device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)
                                                   : run_on_host(times))
     return status;
-  if (const tk_status status = tk::read_checks(model_, outputs_)) return status;
+  if (const tk_status status = settle(states_.wanted(arguments))) return status;
   states_.keep(symbols_);
   return TK_OK;
 }
@@ -345,6 +345,16 @@ tk_status tk_context::run_on_host(tk_step_time *times) {
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);
   execute(times);
-  hand_over();
   return TK_OK;
+}
+
+tk_status tk_context::settle(const std::vector<DLTensor *> &outputs) {
+  tk_status found = tk::read_counts(model_, outputs_, &symbols_, outputs);
+  if (found == TK_OK && model_.plan->n_counts > 0) {
+    for (tk::Box &box : output_boxes_) box.set(symbols_);
+    if (device_ != nullptr) found = device_->hand_over_counted(outputs_, output_boxes_);
+  }
+  if (found == TK_OK && device_ == nullptr) hand_over();
+  if (const tk_status status = tk::read_checks(model_, outputs_)) return status;
+  return found;
 }

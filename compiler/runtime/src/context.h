@@ -70,6 +70,8 @@ struct tk_context {
   // Puts states that the caller gave where they are extended.
   void place_states();
   void hand_over();
+  // After the kernels: cuts outputs to what was found, hands them over, and reads the checks.
+  tk_status settle(const std::vector<DLTensor *> &outputs);
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
   bool is_needed(const tk_step &step) const;

@@ -249,9 +249,14 @@ tk_status DeviceContext::launch_or_replay() {
   return recording.is_recorded ? queue_->replay(number) : launch_all(false);
 }
 
+// Which runs of elements there are is known later, of what is counted.
+bool DeviceContext::goes_by_host(const Buffer &given, const Box &box) {
+  return !given.on_device && (box.is_counted() || !box.is_one_run());
+}
+
 tk_status DeviceContext::hand_over_part(size_t output, const Buffer &given, const Box &box) {
   unsigned char *const own = outputs_[output];
-  if (!given.on_device && !box.is_one_run()) {
+  if (goes_by_host(given, box)) {
     Mapping *host = &host_outputs_[output];
     if (host->bytes() < box.bytes() && !host->allocate(box.bytes())) return no_memory(box.bytes());
     return queue_->download(host->data(), own, box.bytes());
@@ -267,7 +272,7 @@ tk_status DeviceContext::hand_over_part(size_t output, const Buffer &given, cons
 
 void DeviceContext::gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i].data != nullptr && boxes[i].is_part() && !outputs[i].on_device && !boxes[i].is_one_run())
+    if (outputs[i].data != nullptr && boxes[i].is_part() && !boxes[i].is_counted() && goes_by_host(outputs[i], boxes[i]))
       boxes[i].gather(outputs[i].data, host_outputs_[i].data());
 }
 
@@ -276,6 +281,7 @@ tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs, const std
     const Buffer &given = outputs[i];
     if (given.data == nullptr) continue;
     if (boxes[i].is_part()) {
+      if (given.on_device && boxes[i].is_counted()) continue;
       if (const tk_status status = hand_over_part(i, given, boxes[i])) return status;
       continue;
     }
@@ -285,6 +291,17 @@ tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs, const std
     if (status != TK_OK) return status;
   }
   return TK_OK;
+}
+
+tk_status DeviceContext::hand_over_counted(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!boxes[i].is_counted()) continue;
+    if (goes_by_host(outputs[i], boxes[i]))
+      boxes[i].gather(outputs[i].data, host_outputs_[i].data());
+    else if (const tk_status status = hand_over_part(i, outputs[i], boxes[i]))
+      return status;
+  }
+  return queue_->finish();
 }
 
 tk_status DeviceContext::read_times(tk_step_time *times) {

@@ -27,6 +27,9 @@ class DeviceContext {
   tk_status run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
                 const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, tk_step_time *times);
 
+  // Once it is known how much of outputs there is, which boxes say: gives callers those parts.
+  tk_status hand_over_counted(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
+
  private:
   // Memory on the device for a tensor that the caller keeps elsewhere.
   struct Own {
@@ -77,6 +80,7 @@ class DeviceContext {
   bool record(int32_t number);
   size_t find_recording();  // that of the pointers, else in place of the one that was not used for the longest time
   tk_status hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
+  static bool goes_by_host(const Buffer &given, const Box &box);
   tk_status hand_over_part(size_t output, const Buffer &given, const Box &box);
   // What is left to do on the host when the device is done.
   void gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);

@@ -19,6 +19,22 @@ int64_t extent_of(const tk_plan_dim &dim, const std::vector<int64_t> &symbols) {
   return floor_of(sum, dim.divisor);
 }
 
+int32_t first_counted(const tk_plan &plan) { return plan.n_symbols - plan.n_counts; }
+
+bool is_counted(const tk_plan &plan, const tk_plan_dim &dim) {
+  for (int32_t i = first_counted(plan); dim.factors != nullptr && i < plan.n_symbols; ++i)
+    if (dim.factors[i] != 0) return true;
+  return false;
+}
+
+int64_t room_of(const tk_plan &plan, const tk_plan_dim &dim, const std::vector<int64_t> &symbols) {
+  if (!is_counted(plan, dim)) return extent_of(dim, symbols);
+  std::vector<int64_t> most = symbols;
+  for (size_t i = static_cast<size_t>(first_counted(plan)); i < most.size(); ++i)
+    most[i] = dim.factors[i] > 0 ? plan.symbols[i].max : plan.symbols[i].min;
+  return extent_of(dim, most);
+}
+
 int32_t symbol_of(const tk_plan_dim &dim, int32_t n_symbols) {
   if (dim.factors == nullptr || dim.offset != 0 || dim.divisor != 1) return -1;
   int32_t found = -1;
@@ -60,6 +76,7 @@ Box::Box(const tk_plan &plan, const tk_plan_tensor &tensor, const tk_plan_tensor
   steps_.resize(rank);
   for (size_t i = 0; i < rank; ++i)
     if (tensor.dims[i].factors != nullptr && tensor.dims[i].extent >= 0 && plan.n_symbols > 0) open_ = true;
+  for (size_t i = 0; i < rank; ++i) counted_ = counted_ || tk::is_counted(plan, tensor.dims[i]);
 }
 
 void Box::set(const std::vector<int64_t> &symbols) {

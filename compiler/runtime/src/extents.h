@@ -13,6 +13,15 @@ namespace tk {
 // How many elements a run has along a dimension; below 0 where it asks for what there is not.
 int64_t extent_of(const tk_plan_dim &dim, const std::vector<int64_t> &symbols);
 
+// The number of the first symbol whose value a run finds out.
+int32_t first_counted(const tk_plan &plan);
+
+// Whether a run finds out how many elements it has along a dimension.
+bool is_counted(const tk_plan &plan, const tk_plan_dim &dim);
+
+// How many elements there are at most, whatever a run with these symbols finds.
+int64_t room_of(const tk_plan &plan, const tk_plan_dim &dim, const std::vector<int64_t> &symbols);
+
 // The symbol that a dimension is and nothing else, or -1.
 int32_t symbol_of(const tk_plan_dim &dim, int32_t n_symbols);
 
@@ -29,7 +38,9 @@ class Box {
   // For a run with these symbols, which fit the tensor.
   void set(const std::vector<int64_t> &symbols);
   // Whether kernels must not be given the caller's memory: they find elements elsewhere, or go beyond its end.
-  bool is_part() const { return apart_ || (open_ && !whole_); }
+  bool is_part() const { return apart_ || (open_ && (!whole_ || counted_)); }
+  // Whether the run finds out how much it has of the tensor.
+  bool is_counted() const { return counted_; }
   // Whether the caller's elements lie side by side in our memory, too.
   bool is_one_run() const { return outer_ == 0; }
   int64_t bytes() const { return bytes_; }  // in our memory
@@ -60,6 +71,7 @@ class Box {
   const tk_plan_tensor &tensor_, &memory_;
   const bool apart_;
   bool open_ = false;              // more than the samples of a batch differ from run to run
+  bool counted_ = false;
   bool whole_ = true;
   int64_t bytes_ = 0, run_ = 0;    // run_: bytes side by side in both
   size_t first_ = 0, outer_ = 0;   // the dimensions from first_ to outer_ - 1 count runs; those before have one index

@@ -73,6 +73,7 @@ bool fill_dim(const tk_plan &plan, const tk_plan_dim &dim, Derived *derived, tk_
   if (dim.factors != nullptr) {
     if (!range_of(plan, dim, &to->min, &to->max)) return false;
     to->symbol = symbol_of(dim, plan.n_symbols);
+    to->counted = is_counted(plan, dim);
     if (to->symbol >= 0) to->divisor = plan.symbols[to->symbol].divisor;
     if (to->symbol < 0) to->symbol = derived->number_of(dim);
     if (dim.extent >= 0 && to->max > dim.extent) return false;
@@ -188,7 +189,9 @@ tk_status describe_plan(const tk_plan &plan, Names *names, tk_model *model) {
   model->plan = &plan;
   Derived derived(plan);
   const int32_t operands = plan.n_inputs - plan.n_sizes;
-  const bool sizes_fit = plan.n_sizes >= 0 && plan.first_size >= 0 && plan.first_size + plan.n_sizes <= plan.n_symbols;
+  const bool sizes_fit = plan.n_sizes >= 0 && plan.first_size >= 0 && plan.n_counts >= 0 &&
+                         plan.first_size + plan.n_sizes + plan.n_counts <= plan.n_symbols && plan.n_checks >= 0 &&
+                         plan.n_counts + plan.n_checks <= plan.n_outputs;
   if (!sizes_fit || !fill_tensors(plan, plan.inputs, operands, "input", names, &derived, &model->inputs) ||
       !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", names, &derived, &model->outputs))
     return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
@@ -196,7 +199,7 @@ tk_status describe_plan(const tk_plan &plan, Names *names, tk_model *model) {
     const char *name = names->next();
     model->symbols.push_back(name == nullptr ? "" : name);
   }
-  model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
+  model->n_results = plan.n_outputs - plan.n_counts - static_cast<int32_t>(plan.n_checks);
   return fill_states(plan, model) ? TK_OK : fail(TK_ERR_LIBRARY, "the description of the states is damaged");
 }
 

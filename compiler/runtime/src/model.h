@@ -31,7 +31,7 @@ struct Tensor {
 struct tk_model {
   const tk_plan *plan;
   std::vector<tk::Tensor> inputs;   // those that callers give
-  std::vector<tk::Tensor> outputs;  // checks of the runtime last
+  std::vector<tk::Tensor> outputs;  // counts and checks of the runtime last
   std::vector<const char *> symbols;  // what the model calls them; empty where it does not
   int32_t n_results = 0;            // outputs that callers see
   std::vector<tk_state> states;

@@ -27,10 +27,12 @@ Probe = Callable[[Point], Graph]
 class Inferred:
     """Types of tensors at sizes that there is no instance of.
 
-    probe: tells where attributes depend on the size.
+    probe: tells where attributes depend on the size. free: how many symbols inputs say, the first ones;
+    others do not make quotients.
     """
 
-    def __init__(self, instances: Instances, steps: Point, probe: Probe) -> None:
+    def __init__(self, instances: Instances, steps: Point, probe: Probe, free: int) -> None:
+        self._free = free
         self._instances = instances
         self._steps = steps
         self._probe = probe
@@ -41,7 +43,7 @@ class Inferred:
 
         extents: what it is in each instance.
         """
-        symbols = range(len(self._instances.points[0]))
+        symbols = range(self._free)
         for count in (_SIZES,) if self._are_alike else _COUNTS:
             columns = [self._column(symbol, number, axis, count) for symbol in symbols]
             moving = [symbol for symbol, column in enumerate(columns) if len(set(column)) > 1]
@@ -50,7 +52,7 @@ class Inferred:
             (symbol,) = moving
             first, step = self._base.point[symbol], self._steps[symbol]
             sizes = range(first, first + count * step, step)
-            found = _quotient(sizes, columns[symbol], symbol, len(symbols))
+            found = _quotient(sizes, columns[symbol], symbol, len(self._steps))
             pairs = zip(self._instances.points, extents, strict=True)
             if found and all(found.of(point) == extent for point, extent in pairs):
                 return found

@@ -21,6 +21,16 @@ class FixedSizeError(Exception):
     """Why kernels of one size do not do for others; `str` of it is for the user."""
 
 
+class UnevenExtentError(FixedSizeError):
+    """An extent of a tensor does not follow from the sizes as a sum."""
+
+    def __init__(self, tensor: str, axis: int, extents: Sequence[int]) -> None:
+        text = ", ".join(map(str, dict.fromkeys(extents)))
+        super().__init__(f"an extent of {tensor!r} is not a sum of dimensions: {text}")
+        self.tensor = tensor
+        self.axis = axis
+
+
 class Instance:
     """A model with these values of its symbols; tensors are found by number, which all instances share."""
 

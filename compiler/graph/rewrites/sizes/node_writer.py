@@ -41,7 +41,13 @@ class NodeWriter:
 
     def finish(self, op: str, *inputs: int, **attrs: AttrValue) -> Sequence[Nodes]:
         """The last node, and all that were added."""
+        return self.finish_by(op, inputs, lambda _: attrs)
+
+    def finish_by(
+        self, op: str, inputs: Sequence[int], attrs: Callable[[Instance], Mapping[str, AttrValue]]
+    ) -> Sequence[Nodes]:
+        """The same with attributes by instance."""
         node = self.replaced[0]
         makes = [value.id for value in node.outputs]
-        self.made.append(self.instances.node(op, inputs, lambda _: attrs, makes=makes, origin=node.origin))
+        self.made.append(self.instances.node(op, inputs, attrs, makes=makes, origin=node.origin))
         return self.made

@@ -16,6 +16,7 @@ from compiler.graph.rewrites.sizes.averaging import averaged
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.node_writer import NodeWriter
 from compiler.graph.rewrites.sizes.padding import with_equal_padding
+from compiler.graph.rewrites.sizes.places import gathered, gathered_nd, scattered_nd
 from compiler.graph.rewrites.sizes.resizing import resized
 
 
@@ -85,10 +86,12 @@ def _concat(w: NodeWriter) -> Sequence[Nodes]:
 
 
 def _gather(w: NodeWriter) -> Sequence[Nodes] | None:
-    """Known places that are counted from the end are so many from the start as this run has."""
+    """Places that are counted from the end are so many from the start as this run has."""
     node = w.replaced[0]
     source, places = (value.id for value in node.inputs)
-    if not w.instances.is_constant(places) or np.all(w.instances.largest.constants[places] >= 0):
+    if not w.instances.is_constant(places):
+        return gathered(w)
+    if np.all(w.instances.largest.constants[places] >= 0):
         return None
     axis = node.attrs.integer("axis")
 
@@ -146,12 +149,15 @@ _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
     "Gather": _gather,
+    "GatherElements": gathered,
+    "GatherND": gathered_nd,
     "GlobalAveragePool": _mean,
     "LSTM": _recurrent,
     "MaxPool": partial(with_equal_padding, fill=-np.inf),
     "RNN": _recurrent,
     "ReduceMean": _mean,
     "Resize": resized,
+    "ScatterND": scattered_nd,
     "Slice": _slice,
     "SumPool": partial(with_equal_padding, fill=0.0),
 }

@@ -49,12 +49,13 @@ class Operand:
     """One operand of a node in an experiment.
 
     whole, part: its types at the larger and at the smaller size. known: what it holds at both, where that is
-    known.
+    known. natural: it holds no number below 0.
     """
 
     whole: TensorType
     part: TensorType
     known: tuple[Array, Array] | None = None
+    natural: bool = False
 
     @property
     def varying(self) -> tuple[int, ...]:
@@ -161,7 +162,9 @@ def _tried(
     integers: Mapping[int, Sequence[int]],
 ) -> tuple[Sequence[Array], Sequence[Array]] | None:
     """None where integers are places that a tensor does not have."""
-    pairs = [_operand(item, rng, shift, integers) for item in trial.operands]
+    extents = (item.part.shape[axis] for item in trial.operands for axis in item.varying)
+    natural = _natural(integers, min(extents, default=_FEW))
+    pairs = [_operand(item, rng, shift, natural if item.natural else integers) for item in trial.operands]
     for (number, axis), value in filled.items():
         _fill(*pairs[number], axis, value, alone=True)
     for number, axis in masks:
@@ -171,6 +174,14 @@ def _tried(
             return applied(trial.whole, [a for a, _ in pairs]), applied(trial.part, [b for _, b in pairs])
     except IndexError:
         return None
+
+
+def _natural(integers: Mapping[int, Sequence[int]], places: int) -> Mapping[int, Sequence[int]]:
+    """What may be places of an axis that has so many."""
+    return {
+        shift: sorted({0, *(abs(number) for number in numbers if abs(number) < places)})
+        for shift, numbers in integers.items()
+    }
 
 
 def applied(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:

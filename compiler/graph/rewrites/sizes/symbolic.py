@@ -15,11 +15,19 @@ import numpy as np
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
+from compiler.graph.op import Sign
 from compiler.graph.ops import OPS
+from compiler.graph.ops.counted import COUNTED_PART
 from compiler.graph.rewrites.sizes.attributes import attributes_follow
 from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.rewrites.sizes.inferred import Inferred, Probe
-from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
+from compiler.graph.rewrites.sizes.instances import (
+    FixedSizeError,
+    Instance,
+    Instances,
+    Nodes,
+    UnevenExtentError,
+)
 from compiler.graph.rewrites.sizes.rescues import rescued
 from compiler.graph.rewrites.sizes.restriction import Filled, Operand, Restriction, fill_value, restriction
 from compiler.graph.rewrites.sizes.trials import AnySize
@@ -27,34 +35,48 @@ from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
 def for_all_sizes(
-    graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol], probe: Probe
+    graphs: Sequence[Graph],
+    points: Sequence[Point],
+    symbols: Sequence[Symbol],
+    probe: Probe,
+    tried: int | None = None,
 ) -> Graph:
     """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
 
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
-    are best small. probe: the model at other sizes. Raises FixedSizeError, with the reason, where there is
-    no such graph.
+    are best small. tried: how many there are for experiments; those behind show only that extents follow from
+    the sizes. probe: the model at other sizes. Counted symbols come last: what a run finds takes the place of
+    their hidden input. Raises FixedSizeError, with the reason, where there is no such graph.
     """
     steps = tuple(symbol.step for symbol in symbols)
-    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe).run()
+    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe, tried).run()
 
 
 class _Symbolic:
     """The graph under construction: nodes of the largest instance, and what is known of its tensors."""
 
-    def __init__(self, instances: Instances, symbols: Sequence[Symbol], probe: Probe) -> None:
+    def __init__(
+        self, instances: Instances, symbols: Sequence[Symbol], probe: Probe, tried: int | None = None
+    ) -> None:
         self.instances = instances
         self.symbols = symbols
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
-        self.any_size = AnySize(instances, symbols)
+        self.any_size = AnySize(instances, symbols, tried)
         self.extents = self.any_size.extents
         self.steps = self.any_size.steps
-        self.inferred = Inferred(instances, self.steps, probe)
+        free = sum(not symbol.counted for symbol in symbols)
+        self.inferred = Inferred(instances, self.steps, probe, free)
         self._measured: set[int] = set()
         self._found: dict[Hashable, Restriction | None] = {}
         self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
         self._masks: dict[object, Value] = {}
+        self._counts: dict[int, Value] = {}
+        nodes = instances.largest.graph.nodes
+        self._cut = {value.id for node in nodes if node.op is COUNTED_PART for value in node.inputs}
+        self._read = {value.id for node in nodes for value in node.inputs} | {
+            value.id for value in instances.largest.graph.outputs
+        }
 
     def run(self) -> Graph:
         graph = self.instances.largest.graph
@@ -84,7 +106,7 @@ class _Symbolic:
             extent = self._fit(extents)
             extent = extent or self._inferred(number, axis, extents)
             if extent is None:
-                raise FixedSizeError(f"an extent of {name!r} is not a sum of dimensions: {_some(extents)}")
+                raise UnevenExtentError(name, axis, extents)
             found.append(extent if any(extent.factors) else None)
         if any(found):
             self.extents[number] = tuple(found)
@@ -154,7 +176,10 @@ class _Symbolic:
 
     def _node(self, nodes: Nodes) -> None:
         """Add a node for all sizes, with masks for its operands or as other operators."""
-        follow = attributes_follow(nodes, self._fit)
+        if nodes[0].op is COUNTED_PART:
+            self._part(nodes[0])
+            return
+        follow = self._is_cut(nodes[0]) or attributes_follow(nodes, self._fit)
         found = self._restriction(nodes) if follow else None
         if found is not None:
             self._add(nodes, found)
@@ -179,15 +204,57 @@ class _Symbolic:
         for operand, axis in found.masks:
             inputs[operand] = self._masked(inputs[operand], node.inputs[operand], axis, found.fill)
         self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
+        self._learn_sign(node)
         for value in node.outputs:
-            self._measure(value.id, value.name or str(value))
-        wrong = self.any_size.differs(nodes)
+            if value.id not in self._cut:
+                self._measure(value.id, value.name or str(value))
+        wrong = None if self._is_cut(node) else self.any_size.differs(nodes)
         if wrong is not None:
             raise FixedSizeError(f"an extent of {wrong.name or str(wrong)!r} does not follow from the sizes")
         for (at, axis), fill in found.beyond.items():
             number = node.outputs[at].id
             if (number, axis) not in self.instances.ignored:
                 self.beyond[number, axis] = fill
+
+    def _is_same(self, nodes: Nodes) -> bool:
+        """Whether a node does the very same at all sizes."""
+        known = (self.any_size.grown.get(value.id) for value in nodes[0].inputs)
+        grows = any(growth for item in known if item is not None for growth in item[1])
+        follows = any(
+            value.id in self.extents
+            or value.id in self.any_size.learned
+            or value.id in self.instances.lengths
+            for value in nodes[0].inputs
+        )
+        return not (grows or follows) and len({repr(node.attrs) for node in nodes}) == 1
+
+    def _is_cut(self, node: Node) -> bool:
+        """Whether of all that it makes only as much is looked at as a run counts."""
+        return all(value.id in self._cut for value in node.outputs if value.id in self._read)
+
+    def _part(self, node: Node) -> None:
+        """Of what a node found a part has a meaning: as much as there is, which is the value of a symbol."""
+        names = [symbol.name for symbol in self.symbols]
+        number = names.index(node.attrs.text("symbol"))
+        if number not in self._counts:
+            self._counts[number] = self.instances.largest.values[self.sizes[number]]
+            self._compute(self.sizes[number], self._emit("Reshape", [node.inputs[1]], shape=()))
+        self.nodes.append(node)
+        self._learn_sign(node)
+        self._measure(node.output.id, node.output.name or str(node.output))
+
+    def _learn_sign(self, node: Node) -> None:
+        """Whether integers are never below 0: places that are such do not count from an end."""
+        sign = node.op.sign_of(node.attrs)
+        keeps = sign is Sign.KEEPS and all(map(self._is_natural, node.inputs))
+        if keeps or sign is Sign.NONNEGATIVE:
+            self.any_size.natural.update(value.id for value in node.outputs)
+
+    def _is_natural(self, value: Value) -> bool:
+        known = [item.constants.get(value.id) for item in self.instances.all]
+        arrays = [item for item in known if item is not None]
+        is_known = bool(arrays) and all(item.size and item.min() >= 0 for item in arrays)
+        return is_known or value.id in self.any_size.natural
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
@@ -198,6 +265,8 @@ class _Symbolic:
             if (value.id, axis) in self.beyond
         }
         seen = self.any_size.seen(nodes)
+        if self._is_same(nodes):
+            return Restriction((), 0.0, {})
         operands = tuple(_operand_key(operand) for trial in seen for operand in trial.operands)
         ends = tuple(self.extents.get(value.id) for value in nodes[0].inputs)
         key = (_key(nodes), tuple(filled.items()), operands, ends)
@@ -247,7 +316,10 @@ class _Symbolic:
 
     def _finish(self, graph: Graph) -> Graph:
         largest = self.instances.largest
-        hidden = tuple(largest.values[number] for number in self.sizes)
+        numbered = zip(self.sizes, self.symbols, strict=True)
+        hidden = tuple(largest.values[number] for number, item in numbered if not item.counted)
+        counts = tuple(self._counts[number] for number, item in enumerate(self.symbols) if item.counted)
+        results, names = len(graph.results), graph.output_names
         constants: Mapping[Value, Array] = {
             largest.values[number]: array
             for number, array in largest.constants.items()
@@ -256,8 +328,10 @@ class _Symbolic:
         return replace(
             graph,
             inputs=(*graph.inputs, *hidden),
-            input_names=(*graph.input_names, *(f"size of {item.name}" for item in self.symbols)),
-            nodes=tuple(self.nodes),
+            outputs=(*graph.results, *counts, *graph.outputs[results:]),
+            input_names=(*graph.input_names, *self._names("size of", counted=False)),
+            output_names=(*names[:results], *self._names("count of", counted=True), *names[results:]),
+            nodes=_behind_operands(self.nodes),
             constants=constants,
             symbols=tuple(self.symbols),
             extents={
@@ -269,13 +343,39 @@ class _Symbolic:
             sizes=len(hidden),
         )
 
+    def _names(self, what: str, *, counted: bool) -> tuple[str, ...]:
+        return tuple(f"{what} {item.name}" for item in self.symbols if item.counted == counted)
+
     def _undefined(self) -> Mapping[Value, tuple[Extent | None, ...]]:
         """The extents of what nodes make along axes behind which nothing is relied on."""
         found = {}
         for value in (value for node in self.nodes for value in node.outputs if value.id in self.extents):
             pairs = enumerate(self.extents[value.id])
-            found[value] = tuple(None if (value.id, axis) in self.beyond else end for axis, end in pairs)
+            found[value] = tuple(
+                None if (value.id, axis) in self.beyond or self._is_counted(end) else end
+                for axis, end in pairs
+            )
         return {value: ends for value, ends in found.items() if any(ends)}
+
+    def _is_counted(self, end: Extent | None) -> bool:
+        """Whether it is known only while a run goes on."""
+        factors = zip(end.factors, self.symbols, strict=True) if end is not None else ()
+        return any(factor and symbol.counted for factor, symbol in factors)
+
+
+def _behind_operands(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes with each behind those whose results it reads, else as they are."""
+    made = {value: node for node in nodes for value in node.outputs}
+    done: dict[int, Node] = {}
+    for node in nodes:
+        pending = [node]
+        while pending:
+            missing = [made[v] for v in pending[-1].inputs if v in made and id(made[v]) not in done]
+            if missing:
+                pending += missing
+            else:
+                done.setdefault(id(pending[-1]), pending.pop())
+    return tuple(done.values())
 
 
 def _key(nodes: Nodes) -> Hashable:
@@ -289,13 +389,9 @@ _SMALL = 1 << 12
 def _operand_key(item: Operand) -> Hashable:
     """Weights of the same type are alike in experiments; integers say where to read."""
     if item.known is None:
-        return item.whole, item.part, None
+        return item.whole, item.part, item.natural
     small = all(array.dtype.kind in "iub" or array.nbytes <= _SMALL for array in item.known)
     return item.whole, item.part, tuple(array.tobytes() for array in item.known) if small else True
-
-
-def _some(extents: Sequence[int]) -> str:
-    return ", ".join(map(str, dict.fromkeys(extents)))
 
 
 def _size(symbol: int, item: Instance) -> Array:

@@ -42,14 +42,17 @@ class AnySize:
 
     extents: of each tensor, how much of each axis a run has. grown: constants of the largest size, and how
     much their elements grow with each symbol. learned: nodes whose operands are all known, by what they make.
-    All three are added to while the graph is gone through.
+    natural: tensors that hold nothing below 0. All four are added to while the graph is gone through. tried:
+    how many instances are for experiments.
     """
 
     instances: Instances
     symbols: Sequence[Symbol]
+    tried: int | None = None
     extents: dict[int, Ends] = field(default_factory=dict)
     grown: dict[int, tuple[Array, Point]] = field(default_factory=dict)
     learned: dict[int, Nodes] = field(default_factory=dict)
+    natural: set[int] = field(default_factory=set)
 
     @property
     def steps(self) -> Point:
@@ -58,10 +61,10 @@ class AnySize:
 
     def seen(self, nodes: Nodes) -> tuple[Trial, ...]:
         """A node at the larger and smaller sizes of the instances."""
-        _, whole, *parts = self.instances.all
+        _, whole, *parts = self.instances.all[: self.tried]
         return tuple(
             Trial(nodes[1], node, tuple(self._seen(value.id, whole, part) for value in node.inputs))
-            for part, node in zip(parts, nodes[2:], strict=True)
+            for part, node in zip(parts, nodes[2 : self.tried], strict=True)
         )
 
     def more(self, nodes: Nodes) -> tuple[Trial, ...]:
@@ -168,7 +171,7 @@ class AnySize:
             known = None if held[0] is None or held[1] is None else (held[0], held[1])
             if self.is_known(a.id) and (known is None or known[0].shape != a.type.shape):
                 return None
-            operands.append(Operand(a.type, b.type, known))
+            operands.append(Operand(a.type, b.type, known, a.id in self.natural))
         return Trial(larger, smaller, tuple(operands))
 
     def _seen(self, number: int, whole: Instance, part: Instance) -> Operand:
@@ -176,7 +179,7 @@ class AnySize:
         known = self._known(number, whole.point, part.point)
         alone = self._known(number, part.point, part.point)
         pair = None if known is None or alone is None else (known, alone)
-        return Operand(whole.type_of(number), part.type_of(number), pair)
+        return Operand(whole.type_of(number), part.type_of(number), pair, number in self.natural)
 
     def _known(self, number: int, shape: Point, point: Point) -> Array | None:
         """What a tensor with the extents of one size holds in a run of another; None where data says it."""

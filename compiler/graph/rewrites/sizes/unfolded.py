@@ -6,7 +6,7 @@ grows, but some change. Positions are embedded in rows of a table; which ones, d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Graph, Node, Value
@@ -26,21 +26,22 @@ def unfolded(graphs: Sequence[Graph], points: Sequence[Point], steps: Point) -> 
     folded = [fold_constants(graph) for graph in graphs]
     plain = [drop_dead(graph) for graph in folded]
     made: list[dict[Value, Node]] = [{} for _ in graphs]
-    pending = list(zip(*(graph.nodes for graph in plain), strict=False))
+    pending = [*map(_operands, zip(*(graph.nodes for graph in plain), strict=False))]
+    pending.append(list(zip(*(graph.outputs for graph in plain), strict=False)))
     while pending:
-        for row in _rows(pending.pop()):
+        for row in pending.pop():
             nodes = _makers(folded, row, lambda arrays: fit_constant(points, arrays, steps) is not None)
             if nodes is not None and row[0] not in made[0]:
                 for known, value, node in zip(made, row, nodes, strict=True):
                     known[value] = node
-                pending.append(nodes)
+                pending.append(_operands(nodes))
     if not made[0]:
         return plain
     return [_with_nodes(graph, known) for graph, known in zip(folded, made, strict=True)]
 
 
-def _rows(nodes: Sequence[Node]) -> Iterator[Row]:
-    yield from zip(*(node.inputs for node in nodes), strict=False)
+def _operands(nodes: Sequence[Node]) -> list[Row]:
+    return list(zip(*(node.inputs for node in nodes), strict=False))
 
 
 def _makers(
