@@ -110,7 +110,7 @@ def coarsest(proto: onnx.ModelProto) -> dict[str, np.dtype[Any]]:
     for node in proto.graph.node:
         before = [kinds[name] for name in node.input if name in kinds]
         for name in node.output:
-            found = [*before, *([known[name]] if known.get(name) in _ORDER else [])]
+            found = [*before, *([known[name]] if name in known and known[name] in _ORDER else [])]
             if found:
                 kinds[name] = max(found, key=_ORDER.index)
     return kinds
@@ -125,7 +125,7 @@ def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outc
         for item in graph.proto.graph.output:
             want = next(iter(by_oracle.values()))[item.name].dtype
             kind = kinds.get(item.name, want) if want in _ORDER else want
-            tolerance = 0.0 if item.name in exact else tolerance_for(kind, summed)
+            tolerance = None if item.name in exact else tolerance_for(kind, summed)
             state, why = _of_output(graph, run, item.name, made[run][item.name], by_oracle, tolerance)
             if state is State.WRONG and _by_nodes_too(
                 graph, run, item.name, made[run][item.name], expected, tolerance
@@ -138,7 +138,7 @@ def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outc
 
 
 def _by_nodes_too(
-    graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, tolerance: float
+    graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, tolerance: float | None
 ) -> bool:
     """Whether ours is what comes out where each node is run by itself, by onnxruntime where it can."""
     if by_nodes in expected.made:
@@ -148,7 +148,12 @@ def _by_nodes_too(
 
 
 def _of_output(
-    graph: FuzzGraph, run: int, name: str, got: Array, by_oracle: Mapping[Oracle, Outputs], tolerance: float
+    graph: FuzzGraph,
+    run: int,
+    name: str,
+    got: Array,
+    by_oracle: Mapping[Oracle, Outputs],
+    tolerance: float | None,
 ) -> tuple[State, str]:
     """Passed, wrong or undecided, and why."""
     found = {oracle: _compared(name, got, made[name], tolerance) for oracle, made in by_oracle.items()}
@@ -162,7 +167,7 @@ def _of_output(
         return State.PASSED, ""
     oracle = next(iter(by_oracle))
     worst = found[oracle]
-    if tolerance and _is_rounding(graph, run, name, got, oracle, by_oracle[oracle][name], worst):
+    if tolerance is not None and _is_rounding(graph, run, name, got, oracle, by_oracle[oracle][name], worst):
         return State.UNDECIDED, f"output {name}: rounding of intermediates moves it as far"
     return State.WRONG, worst.problem or (
         f"differs from {oracle.__name__} by {worst.needed:.2g} of its scale at {list(worst.where)}: "
@@ -171,9 +176,9 @@ def _of_output(
     )
 
 
-def _compared(name: str, got: Array, want: Array, tolerance: float) -> Comparison:
-    """tolerance: 0 for what has to be exact."""
-    return compare(name, got, want, tolerance)
+def _compared(name: str, got: Array, want: Array, tolerance: float | None) -> Comparison:
+    """tolerance: None for what has to be exact."""
+    return compare(name, got, want, tolerance or 0.0)
 
 
 def _is_rounding(

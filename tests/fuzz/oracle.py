@@ -252,17 +252,9 @@ def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx
         copy.input[:] = [names.get(name, name) for name in node.input]
         for name in node.output:
             if kinds.get(name) in _NOISY and name not in outputs:
-                # A batch that is open counts 0 in shapes: one factor for all samples.
-                move(
-                    name,
-                    kinds[name],
-                    tuple(n or 1 for n in shapes.get(name, ())) if _static(feeds, shapes, name) else (),
-                )
+                # Of an open dimension, which counts 0 here, all have the same factors.
+                move(name, kinds[name], tuple(n or 1 for n in shapes.get(name, ())))
     return made
-
-
-def _static(feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], name: str) -> bool:
-    return name in shapes and 0 not in shapes[name]
 
 
 def _line(error: Exception) -> str:
