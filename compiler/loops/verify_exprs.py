@@ -137,7 +137,12 @@ class ExprChecker:
 
     def region(self, region: Region) -> None:
         self.known_buffer(region.buffer)
+        outer, self.guarded = (
+            self.guarded,
+            True,
+        )  # an index that is loaded may be under a condition of the body
         self.exprs((*region.begin, *region.extent))
+        self.guarded = outer
         if not len(region.begin) == len(region.extent) == len(region.buffer.shape):
             self.report(f"the region of `{region.buffer.name}` has another rank than the buffer")
 

@@ -41,6 +41,7 @@ class _Retype(Rewriter):
         buffer = item.buffer
         private = buffer.scope in _PRIVATE and not buffer.alias_of
         item = _unmasked(item, self.scope) if private else item
+        buffer = item.buffer
         lanes = _common_lanes(item, self.scope) if private else 0
         size = int_of(buffer.shape[0])
         if lanes < 2 or size is None:
@@ -81,7 +82,18 @@ def _unmasked(alloc: Alloc, scope: Scope) -> Alloc:
     if not _apart(store.indices[0], here.known):
         return alloc
     whole = store.replace(mask=None)
-    return alloc.replace(body=rewrite_nodes(alloc.body, lambda item: whole if item == store else None))
+    made = alloc.replace(body=rewrite_nodes(alloc.body, lambda item: whole if item == store else None))
+    return _with_room(made, store.indices[0], here.known)
+
+
+def _with_room(alloc: Alloc, index: Expr, sim: Simplifier) -> Alloc:
+    """With place for the last vector, of whose lanes some lay behind the buffer."""
+    assert isinstance(index, Ramp)
+    last, size = sim.interval(index.base)[1], int_of(alloc.buffer.shape[0])
+    if last is None or size is None or last + index.lanes <= size:
+        return alloc
+    wide = alloc.buffer.replace(shape=(const(last + index.lanes),))
+    return rewrite_nodes(alloc, lambda item: wide if item == alloc.buffer else None)
 
 
 def _apart(index: Expr, sim: Simplifier) -> bool:

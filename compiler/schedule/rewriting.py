@@ -16,6 +16,7 @@ from compiler.loops.ir import (
     For,
     Func,
     Iter,
+    Let,
     Load,
     Region,
     Seq,
@@ -234,14 +235,21 @@ def _from_outside(block: Block, found: Sequence[Region]) -> tuple[Region, ...]:
     parts = list(block.body.walk())
     private = {item.buffer for item in parts if isinstance(item, Alloc)}
     moving = Inner({item.var.name: int_of(item.extent) or _MANY for item in parts if isinstance(item, For)})
+    own = {item.var.name for item in parts if isinstance(item, Let)}
     known = Simplifier(ranges(block.iters))
+
+    def is_inside(begin: Expr) -> bool:
+        """Whether a place is known to the body alone."""
+        loaded = any(isinstance(item, Load) and item.buffer in private for item in begin.walk())
+        return loaded or not own.isdisjoint(variables(begin))
 
     def around(region: Region) -> Region:
         names = {name for begin in region.begin for name in variables(begin)}
-        if names.isdisjoint(moving.extents):
+        inside = [is_inside(begin) for begin in region.begin]
+        if names.isdisjoint(moving.extents) and not any(inside):
             return region
-        spans = zip(box(region, {}, moving, known), region.buffer.shape, strict=True)
-        clipped = [clip(span, int_of(extent) or _MANY, known) for span, extent in spans]
+        rows = zip(box(region, {}, moving, known), inside, region.buffer.shape, strict=True)
+        clipped = [clip(None if here else span, int_of(n) or _MANY, known) for span, here, n in rows]
         return region_of(region.buffer, clipped, known)
 
     return tuple(dict.fromkeys(around(item) for item in found if item.buffer not in private))

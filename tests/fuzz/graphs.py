@@ -157,7 +157,6 @@ def _proto(g: Pool) -> onnx.ModelProto:
     loose = [one for one in g.made if one.name not in g.read]
     middle = [one for one in g.made if one.name in g.read and g.chance(0.15)]
     by_node = {name for node in g.nodes for name in node.input}
-    foreign = {name for node in g.nodes if node.domain for name in node.output}
     used = {**g.constants}
     inputs = [
         helper.make_tensor_value_info(name, code(runs[0].dtype), _shape(g, name, runs[0]))
@@ -169,7 +168,7 @@ def _proto(g: Pool) -> onnx.ModelProto:
         inputs,
         [_info(g, one.name) for one in (*middle, *loose)],
         [numpy_helper.from_array(array, name) for name, array in used.items() if name in by_node | g.read],
-        value_info=[_info(g, one.name) for one in g.made if g.whole or one.name in foreign],
+        value_info=[_info(g, one.name) for one in g.made],
     )
     versions = [("", g.profile.opset), (steps_learned.ML, 3), (steps_microsoft.MICROSOFT, 1)]
     opsets = [helper.make_opsetid(*one) for one in versions]

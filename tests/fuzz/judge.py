@@ -4,6 +4,7 @@ made."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,14 +13,16 @@ from compiler.verify.compare import compare
 from compiler.verify.report import Comparison
 from compiler.verify.tolerance import reduction_length, tolerance_for
 from tests.fuzz.graphs import FuzzGraph
-from tests.fuzz.grow import Array
-from tests.fuzz.oracle import Expected, Oracle, Outputs, by_nodes, moved
+from tests.fuzz.grow import BF16, F16, F32, F64, Array
+from tests.fuzz.oracle import Expected, Oracle, Outputs, by_nodes, moved, types_of
 from tests.fuzz.outcome import Outcome, State
 
 _DRAWS = 24
 _MARGIN = 8.0
 """How much farther than rounding moves an element a right one may be off."""
 
+
+_ORDER = (F64, F32, F16, BF16)
 
 # Operators whose results are right to the last bit, or wrong.
 _EXACT = frozenset(
@@ -98,17 +101,34 @@ def exact_values(proto: onnx.ModelProto) -> set[str]:
     return known
 
 
+def coarsest(proto: onnx.ModelProto) -> dict[str, np.dtype[Any]]:
+    """Of each value the least exact type of floats that goes into it."""
+    known, kinds = types_of(proto), dict[str, np.dtype[Any]]()
+    for name, kind in known.items():
+        if kind in _ORDER:
+            kinds[name] = kind
+    for node in proto.graph.node:
+        before = [kinds[name] for name in node.input if name in kinds]
+        for name in node.output:
+            found = [*before, *([known[name]] if name in known and known[name] in _ORDER else [])]
+            if found:
+                kinds[name] = max(found, key=_ORDER.index)
+    return kinds
+
+
 def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outcome:
     """Compare all outputs of all runs with all oracles."""
-    doubts, exact = "", exact_values(graph.proto)
+    doubts, exact, kinds = "", exact_values(graph.proto), coarsest(graph.proto)
     for run, feeds in enumerate(graph.feeds):
         summed = reduction_length(graph.proto, {name: array.shape for name, array in feeds.items()})
         by_oracle = {oracle: runs[run] for oracle, runs in expected.made.items()}
         for item in graph.proto.graph.output:
-            length = None if item.name in exact else summed
-            state, why = _of_output(graph, run, item.name, made[run][item.name], by_oracle, length)
+            want = next(iter(by_oracle.values()))[item.name].dtype
+            kind = kinds.get(item.name, want) if want in _ORDER else want
+            tolerance = None if item.name in exact else tolerance_for(kind, summed)
+            state, why = _of_output(graph, run, item.name, made[run][item.name], by_oracle, tolerance)
             if state is State.WRONG and _by_nodes_too(
-                graph, run, item.name, made[run][item.name], expected, length
+                graph, run, item.name, made[run][item.name], expected, tolerance
             ):
                 state, why = State.UNDECIDED, f"output {item.name}: oracles disagree; like ours: by_nodes"
             if state is State.WRONG:
@@ -118,31 +138,36 @@ def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outc
 
 
 def _by_nodes_too(
-    graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, length: int | None
+    graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, tolerance: float | None
 ) -> bool:
     """Whether ours is what comes out where each node is run by itself, by onnxruntime where it can."""
     if by_nodes in expected.made:
         return False
     made = by_nodes(graph.proto, [graph.feeds[run]])
-    return not isinstance(made, str) and _compared(name, got, made[0][name], length).passed
+    return not isinstance(made, str) and _compared(name, got, made[0][name], tolerance).passed
 
 
 def _of_output(
-    graph: FuzzGraph, run: int, name: str, got: Array, by_oracle: Mapping[Oracle, Outputs], length: int | None
+    graph: FuzzGraph,
+    run: int,
+    name: str,
+    got: Array,
+    by_oracle: Mapping[Oracle, Outputs],
+    tolerance: float | None,
 ) -> tuple[State, str]:
     """Passed, wrong or undecided, and why."""
-    found = {oracle: _compared(name, got, made[name], length) for oracle, made in by_oracle.items()}
+    found = {oracle: _compared(name, got, made[name], tolerance) for oracle, made in by_oracle.items()}
     if all(one.passed for one in found.values()):
         return State.PASSED, ""
     first, *others = by_oracle.values()
-    if any(not _compared(name, other[name], first[name], length).passed for other in others):
+    if any(not _compared(name, other[name], first[name], tolerance).passed for other in others):
         right = [oracle.__name__ for oracle, one in found.items() if one.passed]
         return State.UNDECIDED, f"output {name}: oracles disagree; like ours: {', '.join(right) or 'none'}"
     if any(one.passed for one in found.values()):
         return State.PASSED, ""
     oracle = next(iter(by_oracle))
     worst = found[oracle]
-    if length is not None and _is_rounding(graph, run, name, got, oracle, by_oracle[oracle][name], worst):
+    if tolerance is not None and _is_rounding(graph, run, name, got, oracle, by_oracle[oracle][name], worst):
         return State.UNDECIDED, f"output {name}: rounding of intermediates moves it as far"
     return State.WRONG, worst.problem or (
         f"differs from {oracle.__name__} by {worst.needed:.2g} of its scale at {list(worst.where)}: "
@@ -151,9 +176,9 @@ def _of_output(
     )
 
 
-def _compared(name: str, got: Array, want: Array, length: int | None) -> Comparison:
-    """length: of the sums before it; None for what has to be exact."""
-    return compare(name, got, want, 0.0 if length is None else tolerance_for(want.dtype, length))
+def _compared(name: str, got: Array, want: Array, tolerance: float | None) -> Comparison:
+    """tolerance: None for what has to be exact."""
+    return compare(name, got, want, tolerance or 0.0)
 
 
 def _is_rounding(

@@ -121,7 +121,7 @@ def by_wider(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> li
     for oracle in (by_onnxruntime, by_reference, by_nodes):
         made = oracle(_in_f32(proto), wide)
         if not isinstance(made, str):
-            kinds = _types(proto)
+            kinds = types_of(proto)
             return [
                 {
                     name: array.astype(BF16) if kinds.get(name) == BF16 else array
@@ -141,10 +141,10 @@ def runs_at_all(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) ->
 
 
 def has_bf16(proto: onnx.ModelProto) -> bool:
-    return BF16 in _types(proto).values()
+    return BF16 in types_of(proto).values()
 
 
-def _types(proto: onnx.ModelProto) -> dict[str, np.dtype[Any]]:
+def types_of(proto: onnx.ModelProto) -> dict[str, np.dtype[Any]]:
     """Element types of all values, as far as onnx infers them."""
     graph = onnx.shape_inference.infer_shapes(proto).graph
     kinds = {one.name: one.data_type for one in graph.initializer}
@@ -170,7 +170,7 @@ def _in_f32(proto: onnx.ModelProto) -> onnx.ModelProto:
     for one in (*made.graph.input, *made.graph.output):
         if one.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
             one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    kinds = _types(proto)
+    kinds = types_of(proto)
     for node in proto.graph.node:
         copy = made.graph.node.add()
         copy.CopyFrom(node)
@@ -252,17 +252,9 @@ def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx
         copy.input[:] = [names.get(name, name) for name in node.input]
         for name in node.output:
             if kinds.get(name) in _NOISY and name not in outputs:
-                # A batch that is open counts 0 in shapes: one factor for all samples.
-                move(
-                    name,
-                    kinds[name],
-                    tuple(n or 1 for n in shapes.get(name, ())) if _static(feeds, shapes, name) else (),
-                )
+                # Of an open dimension, which counts 0 here, all have the same factors.
+                move(name, kinds[name], tuple(n or 1 for n in shapes.get(name, ())))
     return made
-
-
-def _static(feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], name: str) -> bool:
-    return name in shapes and 0 not in shapes[name]
 
 
 def _line(error: Exception) -> str:

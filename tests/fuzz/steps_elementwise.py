@@ -34,7 +34,7 @@ _UNARY: dict[str, tuple[dict[str, float], float | None]] = {
     "ThresholdedRelu": ({"alpha": 0.5}, None), "Mish": ({}, None), "Floor": ({}, None), "Ceil": ({}, None),
     "Round": ({}, None), "Sign": ({}, 1), "Shrink": ({"lambd": 0.5}, None), "Swish": ({"alpha": 0.5}, None),
 }  # fmt: skip
-_IN_F32 = ("Erf", "Gelu", "HardSwish")
+_IN_F32 = ("Erf", "Gelu", "HardSwish", "Shrink")
 """Of f64 too, by oracles, or with constants that are an f32."""
 _INTEGER_UNARY = ("Abs", "Neg", "Sign", "Identity", "Relu")
 # Operator: what its operand is clipped to, and what bounds its results.

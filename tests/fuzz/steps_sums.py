@@ -17,6 +17,7 @@ from tests.fuzz.grow import (
     Pool,
     Step,
     Tensor,
+    code,
     is_float,
     is_number,
 )
@@ -61,6 +62,24 @@ def reduce(g: Pool) -> None:
         g.add(op, [x, g.numbers(*signed)], shape, x, limit=limit, keepdims=keep)
     else:
         g.add(op, [x], shape, x, limit=limit, axes=signed, keepdims=keep)
+
+
+def below_zero(g: Pool) -> None:
+    """The largest of integers that are all negative, which no search may begin with 0."""
+    x = g.find(lambda one: is_number(one) and one.rank > g.first and one.size > 0)
+    kind = g.pick(I32, I64)
+    if x is None or not (g.takes("ReduceMax", kind) and g.takes("Neg", kind) and g.takes("Abs", x.dtype)):
+        return
+    size = g.add("Abs", [g.within(x, 100.0) if is_float(x) else x], x.shape, x)
+    y = size if x.dtype == kind else g.add("Cast", [size], x.shape, x, dtype=kind, to=code(kind))
+    least = g.constant(np.asarray(-1, kind))
+    below = g.add("Add", [g.add("Neg", [y], y.shape, y), least], y.shape, y)
+    axis = g.axis(x)
+    shape = tuple(1 if at == axis else n for at, n in enumerate(x.shape))
+    if g.since(18):
+        g.add("ReduceMax", [below, g.numbers(axis)], shape, below)
+    else:
+        g.add("ReduceMax", [below], shape, below, axes=[axis])
 
 
 def arg(g: Pool) -> None:
@@ -214,5 +233,6 @@ def topk(g: Pool) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    reduce, reduce, reduce, arg, cumulate, rows, rows, rows, matmul, matmul, matmul, gemm, gemm, einsum, topk,
+    reduce, reduce, reduce, below_zero, arg, cumulate, rows, rows, rows, matmul, matmul, matmul, gemm, gemm,
+    einsum, topk,
 )  # fmt: skip

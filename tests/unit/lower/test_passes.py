@@ -384,6 +384,19 @@ def test_lanes_that_agree_by_division_stay_a_scalar_in_a_cast() -> None:
     assert "f16(x[4])" in body_of(after)
 
 
+def test_a_buffer_holds_the_vectors_that_are_stored_to_it() -> None:
+    """Rows of 23 elements in steps of 24: the last vector of the last row is one element longer."""
+    before = func(
+        "alloc t: f32[95] @scratch\nfor i in 0..4\n  for j in 0..3\n"
+        "    t[ramp(i * 24 + j * 8, 1, 8) where ramp(j * 8, 1, 8) < broadcast(23, 8)] = broadcast(1.0, 8)\n"
+        "y[0] = t[94]"
+    )
+    after = retype_vector_buffers(before)
+    assert problems_of(after, "lowered") == ()
+    assert "alloc t: f32[96] @scratch" in body_of(after)
+    assert " where " not in body_of(after)
+
+
 def test_condition_becomes_a_mask() -> None:
     after = vectorize(func("for i in 0..16 vectorized\n  if i < 11\n    y[i] = x[i]"), V4)
     assert count(after, If) == 0

@@ -316,3 +316,27 @@ def test_what_a_block_with_a_loop_reads_is_declared_for_all_of_the_loop() -> Non
     text = print_func(schedule.func)
     assert "reads x[0 +: 3, vi]" in text
     assert "writes y[0 +: 3, vi]" in text
+
+
+LOOKED_UP = """func rows(x: f32[8], w: i64[4]) -> (y: f32[6])
+  local twice: f32[8]
+  for a in 0..8
+    block twice(va: spatial 8 = a)
+      reads x[va]
+      writes twice[va]
+      twice[va] = x[va] * 2.0
+  for i in 0..6
+    block y(vi: spatial 6 = i)
+      reads twice[0 +: 8], w[0 +: 4]
+      writes y[vi]
+      alloc at: i64[1] @register
+      at[0] = select(vi >= 2, w[vi - 2], 0)
+      y[vi] = twice[at[0]]
+"""
+
+
+def test_what_is_read_at_a_place_that_the_body_alone_knows_is_declared_whole() -> None:
+    schedule = Schedule(parse_func(LOOKED_UP))
+    schedule.compute_inline("twice")
+    assert problems_of(schedule.func) == ()
+    assert "x[0 +: 8]" in print_func(schedule.func)

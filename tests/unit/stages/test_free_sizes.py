@@ -141,6 +141,18 @@ def test_extents_that_are_sums_with_a_size_that_was_given(tmp_path: Path) -> Non
     np.testing.assert_allclose(got["y"], np.concatenate([past, new], 1) + bias, rtol=1e-6)
 
 
+def test_windows_in_steps_end_differently(tmp_path: Path) -> None:
+    """The last one reaches beyond an even size, not beyond an odd one."""
+    pool = node("MaxPool", ["x"], ["y"], kernel_shape=[3], strides=[2], pads=[2, 1])
+    graph = imported(model([pool], {"x": (1, 2, "T")}, ("y",)), tmp_path, dims={"T": SizeRange(7, 29)})
+    for length in (7, 8, 15, 16, 28, 29):
+        given = some(1, 2, length) - 3
+        padded = np.pad(given, ((0, 0), (0, 0), (2, 1)), constant_values=-np.inf)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=2)[:, :, ::2]
+        got = evaluate(graph, {"x": given}, beyond=1e6)["y"]
+        np.testing.assert_array_equal(got, windows.max(axis=-1), err_msg=str(length))
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, np.bool_])
 def test_the_last_of_a_sequence(kind: type, tmp_path: Path) -> None:
     """A single element, which may be right by chance."""
