@@ -44,11 +44,11 @@ def _simplify(func: Func) -> Func:
 
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
-    ("leave_in_place", lambda func, _: leave_in_place(func)),
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
     ("reduce_subgroups", reduce_subgroups),
     ("merge_threads", merge_threads),
     ("async_copies", async_copies),
+    ("leave_in_place", lambda func, _: leave_in_place(func)),
     ("limit_loops", lambda func, _: limit_loops(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
@@ -76,7 +76,6 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
 
 def _leads_to() -> dict[str, Stage]:
     first: dict[str, Stage] = {
-        "leave_in_place": "scheduled",
         "lower_blocks": "lowered",
         "assign_registers": "flat",
     }

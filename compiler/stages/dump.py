@@ -38,7 +38,7 @@ What the stages of one compile made, in order.
 60-plan.txt         where each tensor lies, and the arguments of each call
 61-host.cpp         the same as tables for the runtime
 62-manifest.json    what the library says about itself
-70-specialised/     1, 2 ...: graph, groups, layouts, calls and plan for the sizes with kernels of their own
+70-specialised/     graph to plan for sizes with kernels of their own, where there are any: 1, 2 ...
 
 A file of 30-loops, 31-trace, 32-schedule or 50-render may be edited and fed back:
 

@@ -151,7 +151,8 @@ class ForeignContext(AbstractContextManager["ForeignContext"]):
             data = made.read_bytes()
         place, lines = 0, _lines(call.stdout.splitlines(), "out")
         for (name, array), words in zip(list(results.items()), lines, strict=True):
-            results[name] = cut = array.reshape(-1)[: math.prod(map(int, words))].reshape(*map(int, words))
+            shape = tuple(map(int, words))
+            results[name] = cut = array.reshape(-1)[: math.prod(shape)].reshape(shape)
             place += _from_bytes(cut, data, place)
         return results
 

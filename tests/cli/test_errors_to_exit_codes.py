@@ -38,7 +38,7 @@ Tk = Callable[..., Result]
         (("compile", "x.onnx", "--shape", "x"), 2, "error: expected NAME=VALUE, found `x`", ""),
         (("compile", "x.onnx", "--shape", "x=1,a"), 2, "error: cannot read the value of `x`", ""),
         (("compile", "x.onnx", "--shape", "x=-1"), 2, "error: cannot read the value of `x`", ""),
-        (("compile", "x.onnx", "--shape", "x=1", "--shape", "x=2"), 2, "error: `x` is given twice", ""),
+        (("compile", "x.onnx", "--bind", "x=1", "--bind", "x=2"), 2, "error: `x` is given twice", ""),
         (("compile", "x.onnx", "--bind", "x=[1,"), 2, "error: cannot read the value of `x`", ""),
         (
             ("compile", "x.onnx", "--emit", "libary"),

@@ -21,22 +21,35 @@ from tests.support.onnx_models import model, run_onnxruntime
 
 
 def chain(directory: Path, *ops: str, name: str = "chain.onnx") -> Path:
-    """A model of operators on one tensor, one after the other."""
+    """A model of operators on one tensor, one after the other; regions, where one has them, are all of it."""
     values = [f"v{number}" for number in range(len(ops) + 1)]
-    nodes = [helper.make_node(op, [values[n]], [values[n + 1]], name=f"node{n}") for n, op in enumerate(ops)]
-    proto = model(nodes, {"v0": np.zeros((2, 6), np.float32)}, [values[-1]])
+    nodes = [
+        helper.make_node(
+            op, [values[n], *_MORE.get(op, ())], [values[n + 1]], name=f"node{n}", **_ATTRS.get(op, {})
+        )
+        for n, op in enumerate(ops)
+    ]
+    shape = (1, 2, 6, 6) if _MISSING in ops else (2, 6)
+    regions = {"regions": np.array([[0, 0, 0, 5, 5]], np.float32)} if _MISSING in ops else {}
+    proto = model(nodes, {"v0": np.zeros(shape, np.float32)}, [values[-1]], regions)
     onnx.save(proto, directory / name)
     return directory / name
 
 
+_MISSING = "MaxRoiPool"
+"""An operator that onnxruntime has and we do not."""
+_MORE = {_MISSING: ("regions",)}
+_ATTRS = {_MISSING: {"pooled_shape": [2, 2]}}
+
+
 def test_an_unsupported_operator(tmp_path: Path) -> None:
-    path = chain(tmp_path, "Relu", "Sigmoid", "NonZero")
+    path = chain(tmp_path, "Relu", "Sigmoid", _MISSING)
     done = tk("reduce", path, "-o", tmp_path / "out", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     assert done.json["fault"]["kind"] == "unsupported"
-    assert done.json["operators"] == ["NonZero"]
+    assert done.json["operators"] == [_MISSING]
     assert (done.json["before"]["nodes"], done.json["after"]["nodes"]) == (3, 1)
-    assert (done.json["culprit"]["kind"], done.json["culprit"]["name"]) == ("operator", "NonZero")
+    assert (done.json["culprit"]["kind"], done.json["culprit"]["name"]) == ("operator", _MISSING)
     assert {one.name for one in (tmp_path / "out").iterdir()} == {"repro.onnx", "inputs.npz", "README.md"}
     left = onnx.load(tmp_path / "out" / "repro.onnx")
     onnx.checker.check_model(left, full_check=True)
@@ -44,8 +57,8 @@ def test_an_unsupported_operator(tmp_path: Path) -> None:
         run_onnxruntime(left, dict(feeds))
     again = tk(*shlex.split(done.json["commands"][0])[1:], cwd=tmp_path / "out")
     assert again.code == 3
-    assert "NonZero" in again.err
-    assert "to blame: operator `NonZero`" in (tmp_path / "out" / "README.md").read_text()
+    assert _MISSING in again.err
+    assert f"to blame: operator `{_MISSING}`" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_program_says_what_the_fault_is(tmp_path: Path) -> None:
@@ -84,7 +97,7 @@ REFUSED_LATER = {
 
 
 def check_refused(directory: Path, words: Sequence[str], code: int, said: str) -> None:
-    path = chain(directory, "Relu", "NonZero")
+    path = chain(directory, "Relu", _MISSING)
     (directory / "others").mkdir()
     (directory / "others" / "thesis.tex").write_text("")
     done = tk("reduce", path, *words, cwd=directory)
@@ -132,7 +145,7 @@ def _cyclic(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [_damaged, _outside, _huge, _cyclic])
 def test_hostile_models(tmp_path: Path, harm: Callable[[Path], None]) -> None:
-    path = chain(tmp_path, "Relu", "NonZero")
+    path = chain(tmp_path, "Relu", _MISSING)
     harm(path)
     done = tk("reduce", path, cwd=tmp_path, timeout=120)
     assert done.code in (0, 3), done.err
@@ -144,9 +157,11 @@ def test_names_of_a_model_do_no_harm(tmp_path: Path) -> None:
     evil = "`rm -rf ~`\n# \x1b[31m../../x'$(id)"
     nodes = [
         helper.make_node("Relu", [evil], ["t"], name=evil),
-        helper.make_node("NonZero", ["t"], ["y" + evil], name=evil),
+        helper.make_node(_MISSING, ["t", evil + "r"], ["y" + evil], name=evil, pooled_shape=[1, 1]),
     ]
-    onnx.save(model(nodes, {evil: np.zeros((2, 3), np.float32)}, ["y" + evil]), tmp_path / "m.onnx")
+    regions = {evil + "r": np.zeros((1, 5), np.float32)}
+    proto = model(nodes, {evil: np.zeros((1, 2, 3, 3), np.float32)}, ["y" + evil], regions)
+    onnx.save(proto, tmp_path / "m.onnx")
     done = tk("reduce", tmp_path / "m.onnx", "-o", tmp_path / "out", cwd=tmp_path)
     assert done.code == 0, done.err
     text = (tmp_path / "out" / "README.md").read_text()

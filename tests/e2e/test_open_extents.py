@@ -146,8 +146,8 @@ def test_what_does_not_fit_is_named(everything: Path, name: str) -> None:
 def test_the_library_says_what_varies(everything: Path) -> None:
     manifest = manifest_of(everything)
     assert manifest["symbols"] == [
-        {"name": "rows", "minimum": 1, "maximum": 7, "step": 1},
-        {"name": "past", "minimum": 0, "maximum": 5, "step": 1},
+        {"name": "rows", "minimum": 1, "maximum": 7, "step": 1, "counted": False},
+        {"name": "past", "minimum": 0, "maximum": 5, "step": 1, "counted": False},
     ]
     shapes = {one["name"]: one["shape"] for one in (*manifest["inputs"], *manifest["outputs"])}
     assert "size of 0" not in shapes

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from textwrap import wrap
 
 import compiler
 from tests.exporters.trial import MOST_ERROR, Outcome, attempt
 from toolchain import zoo
 
+_WIDTH = 120
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exporters.md"
 _HEAD = f"""# Models that exporters write
 
@@ -68,7 +70,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     titles = ("model", "family", "exporter", "sizes", "compiled", "worst error", "why flags")
     head = f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}"
-    return "\n".join([_HEAD, summary(outcomes) + ".", "", head, *rows, ""])
+    return "\n".join([_HEAD, *wrap(f"{summary(outcomes)}.", _WIDTH), "", head, *rows, ""])
 
 
 def _line(one: Outcome) -> str:

@@ -18,6 +18,7 @@ from compiler.core.files import private_directory
 from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.stages import kernels
+from compiler.stages.free_sizes import import_for_job
 from compiler.stages.job import CompileJob
 from compiler.targets.build import KernelBuild
 from compiler.verify.check import poisoned
@@ -80,7 +81,7 @@ def _job(graphs: Sequence[FuzzGraph], directory: Path) -> CompileJob:
 def _refusal(graph: FuzzGraph, directory: Path) -> Outcome | None:
     """Why the graph cannot be imported."""
     try:
-        pipeline._import(_job([graph], directory))
+        import_for_job(_job([graph], directory))
     except (UnsupportedModelError, OpenDimensionsError) as error:
         why = getattr(error, "refusals", ())
         reason = "; ".join(f"{one.op}: {one.reason}" for one in why) or f"{error.what}: {error.why}"

@@ -148,11 +148,13 @@ class AnySize:
         first = nodes[0]
         inputs = tuple(Value(value.id, self._type(value.id, point)) for value in first.inputs)
         attrs = attributes_at(nodes, self.extents, self._fit, point)
-        if attrs is None or not all(value.type.size for value in inputs):
+        if attrs is None or any(size <= 0 for value in inputs for size in value.type.shape):
             return None
         try:
             types = first.op.infer(tuple(value.type for value in inputs), attrs)
         except RefusedError:
+            return None
+        if any(size < 0 for kind in types for size in kind.shape):
             return None
         outputs = tuple(Value(value.id, kind) for value, kind in zip(first.outputs, types, strict=True))
         return Node(first.op, inputs, outputs, attrs, first.origin)
