@@ -58,6 +58,7 @@ from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, Step, library_steps, make_kernels
 from compiler.stages.manifest import model_manifest
 from compiler.stages.plan_tensors import input_names, plan_names, symbol_names
+from compiler.stages.specialised import check_states
 from compiler.stages.storage import plan_library
 from compiler.stages.text import kernels_text, layouts_text
 from compiler.targets.build import KernelBuild
@@ -100,6 +101,7 @@ def _run_stages(
         fused = _each(_fused, graphs, jobs)
     with clock.stage("layout"):
         laid_out = _each(_laid_out, fused, jobs)
+        check_states(laid_out, on_device=job.target.device is not None)
     with _build(job) as build:
         if build is not None and job.options.emit == "library":
             build.start_runtime()

@@ -12,8 +12,11 @@ from math import prod
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.frontend.free_dims import FreeDims, Given, SymbolSum
+from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Symbol
 from compiler.reports import CompileOptions, SizeRange, SpecialisedSizes
+from compiler.stages.plan_tensors import plan_states
+from compiler.stages.states import states_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,20 @@ def specialised_sizes(graph: Graph, dims: FreeDims, options: CompileOptions) -> 
             raise UsageError(what, where="--shape, --dim")
         found.append(sizes)
     return tuple(sorted(found, key=lambda item: item.count))
+
+
+def check_states(laid_out: Sequence[LaidOut], *, on_device: bool) -> None:
+    """Raise UsageError where a context could not go on from what another graph of the library keeps."""
+    general, *specialised = (plan_states(one.fused.graph, states_of(one)) for one in laid_out)
+    if any(states != general for states in specialised):
+        what = "a specialisation for one size of what the model keeps from run to run"
+        why = "a context has to go on from it with all kernels"
+        hint = "leave the dimension of what was before open: specialise for the number of new places"
+        raise UsageError(what, where="--shape, --dim", why=why, hint=hint)
+    if specialised and general and on_device:
+        what = "specialisations of a model that keeps states, on a device"
+        why = "states stay in the device's memory, as one of the plans has them"
+        raise UsageError(what, where="--shape, --dim", why=why, hint="give one range, or compile for `cpu`")
 
 
 def _narrowed(general: Sequence[Symbol], asked: Mapping[str, Given]) -> _Sizes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.core.diagnostics import UsageError
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
@@ -129,22 +128,8 @@ def plan_library(
         )
         for plan, one in zip(plans[1:], imported.specialised, strict=True)
     )
-    _check_states(plans, jobs[0])
     plan = replace(plans[0], constants_bytes=pool.bytes, specialisations=specialisations)
     return plan, pool, storages[0]
-
-
-def _check_states(plans: Sequence[HostPlan], job: CompileJob) -> None:
-    """Raise UsageError where a context could not go on from what another plan keeps."""
-    general, *specialised = plans
-    if any(plan.states != general.states for plan in specialised):
-        what = "a specialisation for one size of what the model keeps from run to run"
-        hint = "leave the dimension of what was before open: specialise for the number of new places"
-        raise UsageError(what, where="--shape, --dim", hint=hint)
-    if specialised and general.states and job.target.device is not None:
-        what = "specialisations of a model that keeps states, on a device"
-        why = "states stay in the device's memory, as one of the plans has them"
-        raise UsageError(what, where="--shape, --dim", why=why, hint="give one range, or compile for `cpu`")
 
 
 def _plan_graph(
