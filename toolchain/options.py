@@ -188,8 +188,8 @@ DimRange = Annotated[
         metavar="NAME=N",
         help="Value of a symbolic dimension, or a range (1..512), in every input; repeatable. Again for one: "
         "sizes with kernels of their own, as with --shape. The second values of all options go together, the "
-        "third ones, and so on; what is given once holds for all. For a dimension that a run finds (boxes that "
-        "are kept): a smaller bound, 0..100.",
+        "third ones, and so on; what is given once holds for all. For a dimension that a run finds (boxes "
+        "that are kept): a smaller bound, 0..100.",
     ),
 ]
 Bind = Annotated[
