@@ -106,8 +106,8 @@ def _run_stages(
         if build is not None and job.options.emit == "library":
             build.start_runtime()
         with clock.stage(*KERNEL_STAGES):
-            work, steps = library_steps(laid_out, job)
-            kernels, objects = make_kernels(work, job, build, list(chain.from_iterable(steps)))
+            tasks, steps = library_steps(laid_out, job)
+            kernels, objects = make_kernels(tasks, job, build, list(chain.from_iterable(steps)))
             _each(_tell_steps, steps, jobs)
         with clock.stage("plan"):
             plan, constants, storage = plan_library(laid_out, kernels, steps, imported, jobs)

@@ -52,14 +52,10 @@ def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa
     return next(iter(candidates))
 
 
-def group_func(
-    group: Group,
-    constants: Mapping[Value, Array],
-    choose: ChooseForm = default_form,
-    *,
-    pieces: bool = True,
-) -> GroupFunc:
-    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one.
+def group_forms(
+    group: Group, constants: Mapping[Value, Array], *, pieces: bool = True
+) -> dict[str, GroupFunc]:
+    """Build the function of a group in each form of its anchor that fits, by name; `""` is no choice.
 
     pieces: whether a result may be written by several blocks, each a part.
     """
@@ -67,39 +63,53 @@ def group_func(
     if len(names) < 2:
         made = _in_form(group, constants, None, pieces=pieces)
         assert made is not None
-        return made
+        return {"": made}
     tried = {name: _in_form(group, constants, name, pieces=pieces) for name in names}
-    fitting = {name: made for name, made in tried.items() if made is not None}
-    assert group.anchor is not None
-    return fitting[choose(f"{group.anchor.op.name}.{FORM}", fitting)]
+    return {name: made for name, made in tried.items() if made is not None}
 
 
-class GroupFuncs:
+def form_decision(group: Group) -> str:
+    """What the choice among the forms of a group's anchor is called."""
+    return f"{group.anchor.op.name}.{FORM}" if group.anchor is not None else FORM
+
+
+def chosen_form(group: Group, forms: Mapping[str, GroupFunc], choose: ChooseForm) -> str:
+    """The form that `choose` takes, where there is a choice."""
+    return next(iter(forms)) if "" in forms else choose(form_decision(group), forms)
+
+
+def group_func(
+    group: Group,
+    constants: Mapping[Value, Array],
+    choose: ChooseForm = default_form,
+    *,
+    pieces: bool = True,
+) -> GroupFunc:
+    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
+    forms = group_forms(group, constants, pieces=pieces)
+    return forms[chosen_form(group, forms, choose)]
+
+
+class GroupForms:
     """Functions of groups; those that do the same to tensors of the same kinds and layouts are built once."""
 
     def __init__(
-        self,
-        constants: Mapping[Value, Array],
-        layouts: Mapping[Value, Layout],
-        choose: ChooseForm = default_form,
-        *,
-        pieces: bool = True,
+        self, constants: Mapping[Value, Array], layouts: Mapping[Value, Layout], *, pieces: bool = True
     ) -> None:
         self._constants = constants
         self._layouts = layouts
-        self._choose = choose
         self._pieces = pieces
-        self._known: dict[Hashable, tuple[Group, GroupFunc]] = {}
+        self._known: dict[Hashable, tuple[Group, dict[str, GroupFunc]]] = {}
 
-    def of(self, group: Group) -> GroupFunc:
-        """The function of a group, as `group_func` builds it."""
+    def of(self, group: Group) -> dict[str, GroupFunc]:
+        """The functions of a group, as `group_forms` builds them."""
         key = self._key(group)
         if key in self._known:
-            other, made = self._known[key]
-            return _rebound(made, other, group)
-        made = group_func(group, self._constants, self._choose, pieces=self._pieces)
-        self._known[key] = group, made
-        return made
+            other, forms = self._known[key]
+            return {name: _rebound(made, other, group) for name, made in forms.items()}
+        forms = group_forms(group, self._constants, pieces=self._pieces)
+        self._known[key] = group, forms
+        return forms
 
     def _key(self, group: Group) -> Hashable:
         """All that the function of a group depends on; its tensors are numbers, in order of appearance."""

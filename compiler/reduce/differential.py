@@ -37,10 +37,9 @@ from compiler.runtime.tensors import Array
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import replay
 from compiler.schedule.trace import Instruction, Trace
-from compiler.stages.forms import Work
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import CompileJob
-from compiler.stages.kernels import Step, model_steps
+from compiler.stages.kernels import Step, Task, model_steps
 from compiler.stages.optional import (
     FUSION,
     GRAPH_REWRITE,
@@ -157,10 +156,10 @@ class _Walk:
             return Culprit(LAYOUT_CHOICE, "insert_copies", "the graph means something else with copies in it")
         known.update(zip(moved.inputs, (self.feeds[name] for name in moved.input_names), strict=True))
         known.update(moved.constants)
-        work, steps = model_steps(laid_out, self.job)
+        tasks, steps = model_steps(laid_out, self.job)
         for number, step in enumerate(steps):
             self.tell(f"kernel {number}")
-            found = _Kernel(work[step.kernel], step, known, self).culprit()
+            found = _Kernel(tasks[step.kernel], step, known, self).culprit()
             if found is not None:
                 return found
         return None
@@ -170,23 +169,22 @@ class _Walk:
 class _Kernel:
     """One kernel of a model; `known` are the values of all tensors by the graph's meaning."""
 
-    work: Work
+    task: Task
     step: Step
     known: Mapping[Value, Array]
     walk: _Walk
 
     def culprit(self) -> Culprit | None:
         """What makes this kernel wrong, if anything does."""
-        func, layouts = self.work
+        func, layouts = self.task.work
         inputs, wanted = self._arrays(func)
         runs = self.walk.runs
         if runs.differ(lambda: interpret(func, inputs), wanted):
             return self._form_or_fusion(func)
         job = self.walk.job
         rules, watched = job.does(SCHEDULE_RULES), WatchedSteps()
-        schedule = schedule_func(
-            func, dict(layouts), job.target.facts, job.chooser, rules=rules, observe=watched
-        )
+        chooser = job.chooser_of(self.task.tuned)
+        schedule = schedule_func(func, dict(layouts), job.target.facts, chooser, rules=rules, observe=watched)
         scheduled = schedule.func
         if runs.differ(lambda: run_scheduled(scheduled, inputs, races=True), wanted):
             found = _of_schedule(func, schedule.trace, runs, inputs, wanted)
@@ -232,10 +230,10 @@ class _Kernel:
         known: dict[Value, Array] = {}
         evaluate(alone.fused.graph, self.walk.feeds, known.__setitem__)
         known.update(self.known)
-        work, steps = model_steps(alone, job)
+        tasks, steps = model_steps(alone, job)
         for step in steps:
-            single = _Kernel(work[step.kernel], step, known, self.walk)
-            one = single.work[0]
+            single = _Kernel(tasks[step.kernel], step, known, self.walk)
+            one = single.task.work[0]
             inputs, wanted = single._arrays(one)
             if self.walk.runs.differ(partial(interpret, one, inputs), wanted):
                 return _of_form(step.group.nodes[-1].op.name, dict(one.attrs).get(FORM))

@@ -88,3 +88,17 @@ class ReplayChooser:
         value = wanted if offered and wanted is not None else self.otherwise.choose(name, options)
         self.decisions[name] = value
         return value
+
+
+@dataclass(slots=True)
+class RecordingChooser:
+    """Chooses as another one does, and keeps what was asked: what was taken, and what else was on offer."""
+
+    chooser: Chooser
+    decisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    offered: dict[str, tuple[Option, ...]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        value = self.chooser.choose(name, options)
+        self.decisions[name], self.offered[name] = value, tuple(options)
+        return value

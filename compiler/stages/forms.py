@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from compiler.core.target import TargetFacts
 from compiler.graph.ir import Value
 from compiler.graph.to_loops import ChooseForm, GroupFunc
-from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.estimate import seconds
-
-Work = tuple[Func, tuple[tuple[str, Layout], ...]]
-"""A function to schedule, and the layouts of those of its parameters that are not row-major, by name."""
+from compiler.stages.workload import Work
 
 
 def work_of(made: GroupFunc, layouts: Mapping[Value, Layout]) -> Work:
@@ -24,19 +21,27 @@ def work_of(made: GroupFunc, layouts: Mapping[Value, Layout]) -> Work:
     return made.func, tuple((name, layout) for name, layout in found if layout is not None and layout.maps)
 
 
-def form_chooser(layouts: Mapping[Value, Layout], facts: TargetFacts, chooser: Chooser) -> ChooseForm:
-    """Let `chooser` pick among forms by the estimated seconds of each; equal work is estimated once."""
-    known: dict[Work, float] = {}
+class FormChoosers:
+    """Let choosers pick among forms by the estimated seconds of each; equal work is estimated once."""
 
-    def cost(made: GroupFunc) -> float:
-        work = work_of(made, layouts)
-        if work not in known:
-            known[work] = seconds(work[0], dict(work[1]), facts)
-        return known[work]
+    def __init__(self, layouts: Mapping[Value, Layout], facts: TargetFacts) -> None:
+        self._layouts = layouts
+        self._facts = facts
+        self._known: dict[Work, float] = {}
 
-    def choose(name: str, candidates: Mapping[str, GroupFunc]) -> str:
-        options = [Option((number,), cost(made)) for number, made in enumerate(candidates.values())]
-        (chosen,) = chooser.choose(name, options)
-        return list(candidates)[chosen]
+    def of(self, chooser: Chooser) -> ChooseForm:
+        """How `chooser` picks."""
 
-    return choose
+        def choose(name: str, candidates: Mapping[str, GroupFunc]) -> str:
+            costs = map(self._cost, candidates.values())
+            options = [Option((number,), cost) for number, cost in enumerate(costs)]
+            (chosen,) = chooser.choose(name, options)
+            return list(candidates)[chosen]
+
+        return choose
+
+    def _cost(self, made: GroupFunc) -> float:
+        work = work_of(made, self._layouts)
+        if work not in self._known:
+            self._known[work] = seconds(work[0], dict(work[1]), self._facts)
+        return self._known[work]

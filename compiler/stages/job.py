@@ -12,8 +12,9 @@ from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions
-from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser
+from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser, ReplayChooser
 from compiler.stages.dump import SPECIALISED, Dump, Edit, read_edit
+from compiler.stages.tuned import Records, Tuned, no_records
 from compiler.targets import Target, get_target
 
 KERNEL_STAGES = ("loops", "schedule", "lower", "render")
@@ -26,7 +27,8 @@ class CompileJob:
     """A model, how to compile it, and what that was resolved to, once.
 
     external: opens the model's external data. edit: takes the place of what a stage makes for a kernel.
-    chooser: fills the open decisions of forms and schedules. limits: count what passes are applied to.
+    records: what is known of tuned kernels. chooser: fills the open decisions of forms and schedules that
+    they leave. limits: count what passes are applied to.
     progress: is told of stages and of kernels done.
     """
 
@@ -39,6 +41,7 @@ class CompileJob:
     edit: Edit | None = None
     chooser: Chooser = field(default_factory=AnalyticChooser)
     limits: Limits = field(default_factory=Limits)
+    records: Records = no_records
     progress: Progress = silent
 
     @classmethod
@@ -59,7 +62,7 @@ class CompileJob:
         dump = Dump.open(options.dump)  # last, as it removes the earlier one
         chooser = ConservativeChooser(options.conservative) if options.conservative else AnalyticChooser()
         limits = Limits(options.limits)
-        return cls(model, options, target, settings, external, dump, edit, chooser, limits, progress)
+        return cls(model, options, target, settings, external, dump, edit, chooser, limits, progress=progress)
 
     def does(self, name: str) -> bool:
         """Whether the optional pass `name` is to run."""
@@ -71,6 +74,10 @@ class CompileJob:
         if does:
             self.limits.of(name).are_all("the model")
         return does
+
+    def chooser_of(self, tuned: Tuned) -> Chooser:
+        """Who fills the open decisions of a kernel of which so much is known."""
+        return ReplayChooser(tuned.decisions, self.chooser) if tuned.decisions else self.chooser
 
     def for_graph(self, number: int) -> CompileJob:
         """The job of one of a library's graphs: 0 is the general one, the others are specialised."""

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
+from typing import Self
 
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
@@ -15,7 +16,7 @@ from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, Value
-from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
+from compiler.graph.to_loops import Derived, GroupForms, GroupFunc, chosen_form, form_decision
 from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
@@ -24,17 +25,20 @@ from compiler.loops.verify import Stage, verify_func, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
 from compiler.render.device import Launch, render_launches
+from compiler.schedule.chooser import Chooser, RecordingChooser
 from compiler.schedule.layout_changes import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Edit
-from compiler.stages.forms import Work, form_chooser, work_of
+from compiler.stages.forms import FormChoosers, work_of
 from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES
 from compiler.stages.parts import Parts
 from compiler.stages.states import states_of
+from compiler.stages.tuned import Decisions, Tuned
+from compiler.stages.workload import Work, Workload
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
@@ -45,7 +49,8 @@ class Kernel:
 
     func: the work, before scheduling. layouts: of its parameters that are not row-major. trace: how it was
     scheduled. lowered: what was printed; its extra parameters are workspace. text: the source file, or its
-    part of the module of a device. launches: what a device runs for one call of it.
+    part of the module of a device. launches: what a device runs for one call of it. workload, decisions:
+    what it was made for, and how its schedule was chosen. record: the id of the tuning record behind that.
     """
 
     number: int
@@ -56,7 +61,10 @@ class Kernel:
     lowered: Func
     text: str
     scratch_bytes: int
+    workload: Workload
     launches: tuple[Launch, ...] = ()
+    decisions: Decisions = field(default_factory=dict)
+    record: str = ""
 
     @property
     def workspace(self) -> tuple[int, ...]:
@@ -83,37 +91,86 @@ class Step:
     derived: Mapping[Value, Derived] = field(default_factory=dict)
 
 
-def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[Work], list[list[Step]]]:
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A kernel to make: its work in the form that was chosen, and what is known of its workload."""
+
+    work: Work
+    workload: Workload
+    tuned: Tuned = field(default_factory=Tuned)
+
+    @classmethod
+    def of(cls, func: Func, layouts: Mapping[str, Layout]) -> Self:
+        """The task of a function in its only form, of which nothing is known."""
+        return cls((func, tuple(layouts.items())), Workload.of(func, layouts))
+
+
+Known = dict[Work, tuple[int, Task]]
+"""The kernels of a library by their work: numbers and tasks."""
+
+
+def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[Task], list[list[Step]]]:
     """The unique pieces of work of all graphs, each to be one kernel, and each graph's calls in order."""
-    known: dict[Work, int] = {}
+    known: Known = {}
     steps = [model_steps(one, job, known)[1] for one in laid_out]
-    return list(known), steps
+    return _tasks(known), steps
 
 
 def model_steps(
-    laid_out: LaidOut, job: CompileJob, known: dict[Work, int] | None = None
-) -> tuple[list[Work], list[Step]]:
+    laid_out: LaidOut, job: CompileJob, known: Known | None = None
+) -> tuple[list[Task], list[Step]]:
     """The unique pieces of work of a graph, each to be one kernel, and the calls of these in order.
 
     `known` has the work of other graphs of the library with its numbers; what is new is added.
     """
     known = {} if known is None else known
-    facts, constants = job.target.facts, laid_out.fused.graph.constants
-    choose = form_chooser(laid_out.layouts, facts, job.chooser)
+    makers = _Makers(laid_out, job)
     steps: list[Step] = []
-    funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
-    grown = {state.present for state in states_of(laid_out)}
-    parts = Parts(laid_out) if laid_out.fused.graph.symbols and job.target.device is None else None
     for group in laid_out.computed:
-        made = funcs.of(group)
-        if parts is not None:
-            made = _of_sizes(parts.add(group, made), laid_out, parts)
-        made = _of_samples(made, laid_out)
-        if group.nodes[-1].output in grown:
-            made = _in_place(made, group.nodes[-1])
-        number = known.setdefault(work_of(made, laid_out.layouts), len(known))
+        made, task = makers.of(group)
+        number, _ = known.setdefault(task.work, (len(known), task))
         steps.append(Step(number, group, made.values, made.derived))
-    return list(known), steps
+    return _tasks(known), steps
+
+
+def _tasks(known: Known) -> list[Task]:
+    return [task for _, task in known.values()]
+
+
+class _Makers:
+    """From a group to the function that its kernel computes, in the form that is known or chosen for it."""
+
+    def __init__(self, laid_out: LaidOut, job: CompileJob) -> None:
+        self._laid_out, self._job = laid_out, job
+        facts, constants = job.target.facts, laid_out.fused.graph.constants
+        self._forms = GroupForms(constants, laid_out.layouts, pieces=not facts.binds_threads)
+        self._choosers = FormChoosers(laid_out.layouts, facts)
+        self._grown = {state.present for state in states_of(laid_out)}
+        sizes = laid_out.fused.graph.symbols and job.target.device is None
+        self._parts = Parts(laid_out) if sizes else None
+        self._tuned: dict[Workload, Tuned] = {}
+
+    def of(self, group: Group) -> tuple[GroupFunc, Task]:
+        """The function, and the task of making its kernel."""
+        forms = self._forms.of(group)
+        finished = {name: self._finished(group, made) for name, made in forms.items()}
+        layouts, job = self._laid_out.layouts, self._job
+        works = tuple((name, work_of(made, layouts)) for name, made in finished.items())
+        workload = Workload(works, form_decision(group) if len(works) > 1 else "")
+        if workload not in self._tuned:
+            self._tuned[workload] = job.records(workload)
+        tuned = self._tuned[workload]
+        name = chosen_form(group, finished, self._choosers.of(job.chooser_of(tuned)))
+        if len(forms) > 1 and self._parts is not None:
+            self._finished(group, forms[name])  # what others read of its result is this form's
+        return finished[name], Task(dict(works)[name], workload, tuned)
+
+    def _finished(self, group: Group, made: GroupFunc) -> GroupFunc:
+        """The function with all that the model around it says of its tensors."""
+        if self._parts is not None:
+            made = _of_sizes(self._parts.add(group, made), self._laid_out, self._parts)
+        made = _of_samples(made, self._laid_out)
+        return _in_place(made, group.nodes[-1]) if group.nodes[-1].output in self._grown else made
 
 
 def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
@@ -152,7 +209,7 @@ def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
 
 
 def make_kernels(
-    work: Sequence[Work], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
+    tasks: Sequence[Task], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
 ) -> tuple[list[Kernel], list[Future[Path]]]:
     """The kernels, and their objects to come where the host runs them: `build` starts when a text is there.
 
@@ -161,11 +218,11 @@ def make_kernels(
     """
     kernels: list[Kernel] = []
     names = {step.kernel: _named(step.group) for step in reversed(steps)}
-    done = Steps(job.progress, "kernels", len(work))
+    done = Steps(job.progress, "kernels", len(tasks))
     compiles = build is not None and job.target.device is None
-    sources = _Sources(build, done, _SHORTEST if len(work) > _FEW else 1) if build and compiles else None
-    for number, (func, layouts) in enumerate(work):
-        kernel = make_kernel(number, func, dict(layouts), job, names.get(number, ""))
+    sources = _Sources(build, done, _SHORTEST if len(tasks) > _FEW else 1) if build and compiles else None
+    for number, task in enumerate(tasks):
+        kernel = make_kernel(number, task, job, names.get(number, ""))
         if kernel is not None:
             kernels.append(kernel)
         if kernel is not None and sources is not None:
@@ -174,7 +231,7 @@ def make_kernels(
         else:
             done.advance()
     if job.edit is not None:
-        job.edit.check_applied(len(work))
+        job.edit.check_applied(len(tasks))
     return kernels, sources.finish() if sources is not None else []
 
 
@@ -223,16 +280,15 @@ def _named(group: Group) -> str:
     return " + ".join([*shown, f"{more} more"] if more else shown)
 
 
-def make_kernel(
-    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, name: str = ""
-) -> Kernel | None:
-    """Schedule, lower and print `func`; an edit takes the place of what its stage would have made.
+def make_kernel(number: int, task: Task, job: CompileJob, name: str = "") -> Kernel | None:
+    """Schedule, lower and print the work of a task; an edit takes the place of what its stage makes.
 
     `name` is what passes call it that are applied to it. None where the job ends before the source text.
     With `debug` the program is verified after every pass. Raises BadInputError when the edited text does not
     fit, and InternalError for what is found then.
     """
     dump, check = job.dump, job.settings.debug
+    func, layouts = task.work[0], dict(task.work[1])
     if edit := job.edit_of(LOOPS, number):
         func = _edited(func, edit, "imported")
     if check:
@@ -241,7 +297,8 @@ def make_kernel(
         dump.kernel(LOOPS, number, print_func(func))
     if job.last == "loops":
         return None
-    trace, scheduled = _schedule(number, func, layouts, job, name)
+    chooser = RecordingChooser(job.chooser_of(task.tuned))
+    trace, scheduled = _schedule(number, func, layouts, job, chooser, name)
     if check:
         verify_func(scheduled, "scheduled", after="schedule")
     if dump:
@@ -252,23 +309,34 @@ def make_kernel(
     lowered = _lowered(number, scheduled, job, name)
     if job.last == "lower":
         return None
-    source = _print_kernel(number, lowered, job.target)
+    source = print_kernel(number, lowered, job.target)
     edit = job.edit_of(RENDER, number)
     text = edit.text if edit else source.text
     dump.kernel(RENDER, number, text, ".cpp")
     return Kernel(
-        number, func, layouts, trace, scheduled, lowered, text, source.scratch_bytes, source.launches
+        number=number,
+        func=func,
+        layouts=layouts,
+        trace=trace,
+        scheduled=scheduled,
+        lowered=lowered,
+        text=text,
+        scratch_bytes=source.scratch_bytes,
+        launches=source.launches,
+        workload=task.workload,
+        decisions=chooser.decisions,
+        record=task.tuned.record,
     )
 
 
 def _schedule(
-    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, name: str
+    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, chooser: Chooser, name: str
 ) -> tuple[Trace, Func]:
     if edit := job.edit_of(TRACE, number):
         schedule = _replayed(func, layouts, edit)
     else:
         rules = takes_rules(job, name)
-        schedule = schedule_func(func, layouts, job.target.facts, job.chooser, rules=rules)
+        schedule = schedule_func(func, layouts, job.target.facts, chooser, rules=rules)
     if edit := job.edit_of(SCHEDULE, number):
         return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func
@@ -305,7 +373,7 @@ class PrintedKernel:
     launches: tuple[Launch, ...] = ()
 
 
-def _print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
+def print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
     """The source of a lowered kernel."""
     if target.device is not None:
         made = render_launches(lowered, number, target.vocabulary, target.facts)
@@ -327,7 +395,7 @@ def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> Repl
     """The kernel that a recorded trace gives; raises ScheduleError when the trace does not fit."""
     scheduled = replay(trace, func).func
     lowered = run_passes(lowering(target.facts), scheduled)
-    return ReplayedKernel(scheduled, lowered, _print_kernel(number, lowered, target).text)
+    return ReplayedKernel(scheduled, lowered, print_kernel(number, lowered, target).text)
 
 
 def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule:

@@ -25,8 +25,8 @@ LAYERS: dict[str, set[str]] = {
     "reports": {"core"},
 }
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
-LAYERS["tune"] = {*LAYERS}
-LAYERS["stages"] = {*LAYERS} - {"verify", "tune"}
+LAYERS["stages"] = {*LAYERS} - {"verify"}
+LAYERS["tune"] = {*LAYERS, "pipeline"}
 LAYERS["reduce"] = {*LAYERS, "pipeline"}
 LAYERS["pipeline"] = {*LAYERS}
 LAYERS["compile"] = {*LAYERS}

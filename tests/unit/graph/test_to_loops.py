@@ -10,7 +10,7 @@ from compiler.frontend.onnx import import_proto
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
-from compiler.graph.to_loops import GroupFuncs, group_func
+from compiler.graph.to_loops import GroupForms, group_func
 from compiler.loops.layout import Layout
 from tests.support.onnx_models import model, single
 from tests.support.op_case import floats
@@ -40,10 +40,10 @@ def products() -> Graph:
 @pytest.mark.parametrize("graph", [recurrent(), products()], ids=["recurrent", "products"])
 def test_each_group_gets_what_it_would_get_alone(graph: Graph) -> None:
     fused = fuse(graph)
-    funcs = GroupFuncs(graph.constants, {})
+    forms = GroupForms(graph.constants, {})
     kinds = set()
     for group in fused.groups:
-        made, alone = funcs.of(group), group_func(group, graph.constants)
+        (made,), alone = forms.of(group).values(), group_func(group, graph.constants)
         assert (made.func, made.values) == (alone.func, alone.values)
         assert dict(made.derived) == dict(alone.derived)
         kinds.add(id(made.func))
@@ -53,10 +53,10 @@ def test_each_group_gets_what_it_would_get_alone(graph: Graph) -> None:
 def test_layouts_and_scalars_tell_groups_apart() -> None:
     graph = products()
     groups = fuse(graph).groups
-    funcs = GroupFuncs(graph.constants, {})
-    first, second, third = (funcs.of(group).func for group in groups)
+    forms = GroupForms(graph.constants, {})
+    first, second, third = (forms.of(group)[""].func for group in groups)
     assert first is third
     assert first != second
     layouts: dict[Value, Layout] = {groups[2].outputs[0]: Layout((), (4, 8), 8)}
-    apart = GroupFuncs(graph.constants, layouts)
-    assert apart.of(groups[0]).func is not apart.of(groups[2]).func
+    apart = GroupForms(graph.constants, layouts)
+    assert apart.of(groups[0])[""].func is not apart.of(groups[2])[""].func

@@ -87,9 +87,9 @@ def test_steps_and_decisions_name_their_rules(tmp_path: Path) -> None:
     onnx.save(model(nodes, {"x": np.zeros((24, 48), np.float32)}, ["y"], constants), tmp_path / "m.onnx")
     job = CompileJob.of(tmp_path / "m.onnx", compiler.CompileOptions(tmp_path / "m.so", arch="x86-64-v3"))
     graph: Graph = rewrite_graph(import_model(tmp_path / "m.onnx"))
-    work, _ = model_steps(laid_out_groups(fused_groups(graph, job), job), job)
+    (task, *_), _ = model_steps(laid_out_groups(fused_groups(graph, job), job), job)
     steps, chooser = WatchedSteps(), WatchedChooser(AnalyticChooser())
-    func, layouts = work[0]
+    func, layouts = task.work
     trace = schedule_func(func, dict(layouts), job.target.facts, chooser, observe=steps).trace
     rules = {steps.rule(item).partition(":")[0] for item in trace.instructions}
     assert any(rule.startswith("schedule/rules/vector/") for rule in rules)

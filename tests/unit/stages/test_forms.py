@@ -16,7 +16,7 @@ from compiler.loops.evaluate import evaluate_func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import AnalyticChooser, Option, ReplayChooser
 from compiler.schedule.rules import schedule_func
-from compiler.stages.forms import form_chooser, work_of
+from compiler.stages.forms import FormChoosers, work_of
 from compiler.targets import get_target
 from tests.support.kernels import CompiledKernel, lower_all, pack_inputs, unpack_outputs
 from tests.support.sketch import Sketch, layouts_of
@@ -39,7 +39,7 @@ def between(
 def choice(channels: int, outer: int, hw: int) -> str:
     """The form that the analytic chooser takes."""
     fused, _ = between(channels, outer, hw)
-    choose = form_chooser(layouts_of(fused, WIDE.lanes(32)), WIDE, AnalyticChooser())
+    choose = FormChoosers(layouts_of(fused, WIDE.lanes(32)), WIDE).of(AnalyticChooser())
     made = group_func(fused.groups[1], fused.graph.constants, choose)
     return str(dict(made.func.attrs)[FORM])
 
@@ -79,7 +79,7 @@ def test_equal_work_is_estimated_once() -> None:
             seen.append(options)
             return options[-1].value
 
-    choose = form_chooser(layouts_of(fused, 16), WIDE, Spy())
+    choose = FormChoosers(layouts_of(fused, 16), WIDE).of(Spy())
     first, second = (group_func(fused.groups[1], fused.graph.constants, choose) for _ in range(2))
     assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "winograd-4"
     assert seen[0] == seen[1]
@@ -89,7 +89,7 @@ def test_equal_work_is_estimated_once() -> None:
 def test_a_recorded_decision_is_repeated() -> None:
     fused, _ = between(64, 64, 56)
     chooser = ReplayChooser({"Conv.form": (0,)}, AnalyticChooser())
-    choose = form_chooser(layouts_of(fused, 16), WIDE, chooser)
+    choose = FormChoosers(layouts_of(fused, 16), WIDE).of(chooser)
     made = group_func(fused.groups[1], fused.graph.constants, choose)
     assert dict(made.func.attrs)[FORM] == "direct"
 

@@ -1,0 +1,30 @@
+"""What a compile is told of tuned kernels: decisions to take, by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:  # the loops behind it are slow to import, and a command line's help needs none
+    from compiler.stages.workload import Workload
+
+Decisions = Mapping[str, tuple[int, ...]]
+"""What a chooser took, by the names of the decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What a record says of a workload: the decisions to take, and the record's id."""
+
+    decisions: Decisions = field(default_factory=dict)
+    record: str = ""
+
+
+Records: TypeAlias = "Callable[[Workload], Tuned]"
+"""Finds what is known of a workload; decisions that are not there are the chooser's."""
+
+
+def no_records(workload: Workload) -> Tuned:  # noqa: ARG001 - a Records
+    """What is known where nothing was tuned."""
+    return Tuned()
