@@ -29,8 +29,9 @@ from compiler.reports import CompileOptions, CompileReport, StageTime, TargetRep
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
 from compiler.stages.job import CompileJob
 from compiler.targets import TargetRow, all_targets, find_target, get_target
+from compiler.tune.use import Tuning, tuned_job, tuned_report, tuning_of
 
-_FACTS = ("kernels", "constant_bytes", "peak_memory")
+_FACTS = ("kernels", "constant_bytes", "peak_memory", "tuned", "near_hits", "near_keys")
 
 
 def compile_model(path: Path, options: CompileOptions, *, progress: Progress = silent) -> CompileReport:
@@ -42,27 +43,28 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
     """
     _check_output(path, options)
     job = CompileJob.of(path, options, progress)
+    tuning = tuning_of(job)
     with cache_in_use(job.settings.cache_dir):
-        report = _compile(job)
+        report = _compile(job, tuning)
     if not report.cached:
         make_room(job.settings)
-    return report
+    return replace(report, warnings=(*tuning.warnings, *report.warnings))
 
 
-def _compile(job: CompileJob) -> CompileReport:
+def _compile(job: CompileJob, tuning: Tuning) -> CompileReport:
     remove_abandoned_directories("tk")
     if not _may_be_kept(job):
-        return _run(job)
+        return _run(job, tuning)
     started, before = time.perf_counter(), _state(job.model)
     libraries = FinishedLibraries(job.settings.cache_dir / "libraries", job.settings.cache_bytes)
-    key = _key(job)
+    key = _key(job, tuning)
     remove_abandoned_parts(libraries.root)
     found = _taken(libraries, key, job)
     if found is None:
         with single_flight(libraries.root, key) as waited:
             found = _taken(libraries, key, job) if waited else None
             if found is None:
-                return _made(libraries, key, job, before)
+                return _made(libraries, key, job, before, tuning)
     return _report(found, job, started)
 
 
@@ -73,13 +75,15 @@ def _taken(libraries: FinishedLibraries, key: str, job: CompileJob) -> Finished 
     return found if found and fits and libraries.take(found, job.options.output) else None
 
 
-def _made(libraries: FinishedLibraries, key: str, job: CompileJob, before: tuple[int, ...]) -> CompileReport:
+def _made(
+    libraries: FinishedLibraries, key: str, job: CompileJob, before: tuple[int, ...], tuning: Tuning
+) -> CompileReport:
     """Compile, and keep what came of it; `before` is the state of the model before anything was read."""
     output = job.options.output
     with staging_directory(output) as directory:
         # Private at first: what goes into the cache is what was made here, whoever else writes there.
         made = directory / "library"
-        report = _run(replace(job, options=replace(job.options, output=made)))
+        report = _run(replace(job, options=replace(job.options, output=made)), tuning)
         warnings = report.warnings
         # Kept is what has nothing to say to the user, of a model that nobody wrote to meanwhile.
         if _state(job.model) == before and not warnings:
@@ -169,13 +173,14 @@ def _may_be_kept(job: CompileJob) -> bool:
     return whole and (device is None or device.identity is not None)
 
 
-def _run(job: CompileJob) -> CompileReport:
+def _run(job: CompileJob, tuning: Tuning) -> CompileReport:
     from compiler.pipeline import run_job  # slow to import, and not needed for a hit
 
-    return run_job(job)
+    told, lookup = tuned_job(job, tuning)
+    return tuned_report(run_job(told), lookup)
 
 
-def _key(job: CompileJob) -> str:
+def _key(job: CompileJob, tuning: Tuning) -> str:
     options, target, cxx = job.options, job.target, job.target.cxx(job.settings)
     device = target.device
     identity = "" if device is None or device.identity is None else device.identity(target, job.settings)
@@ -192,6 +197,7 @@ def _key(job: CompileJob) -> str:
         options.binds,
         options.threads,
         options.environment,
+        *((sorted(tuning.databases.values()), tuning.environment, options.trust) if tuning.databases else ()),
     )
 
 
@@ -223,5 +229,8 @@ def _report(found: Finished, job: CompileJob, started: float) -> CompileReport:
         library_bytes=found.bytes,
         constant_bytes=found.facts["constant_bytes"],
         peak_memory=found.facts["peak_memory"],
+        tuned=found.facts["tuned"],
+        near_hits=found.facts["near_hits"],
+        near_keys=tuple(found.facts["near_keys"]),
         cached=True,
     )

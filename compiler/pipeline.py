@@ -135,6 +135,7 @@ def _run_stages(
         cache_hits=sum(count for name, count in build.hits.items() if name != "host"),
         library_bytes=size,
         constant_bytes=constants.bytes,
+        tuned=sum(bool(kernel.record) for kernel in kernels),
         peak_memory=max(one.arena_bytes + one.sample_bytes for one in plan.plans),
         warnings=(*images.notes, *cache_trouble()),
     )

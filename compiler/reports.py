@@ -41,8 +41,10 @@ class CompileOptions:
     every stage, `stop_after` names the last stage to run and `start_from` is an edited stage file to go on
     from. `tf32` lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to
     leave out, `limits` how often some of them may be applied, `conservative` decisions of schedules that take
-    their smallest option. `environment` says where the compile ran (an image's digest and the like); it goes
-    into the library's manifest.
+    their smallest option; with any of these three nothing that was tuned is used. `databases` are asked for
+    tuned kernels, and with `own_database` that of the settings, if there is one; `trust` takes records that
+    were made under other circumstances. `environment` says where the compile ran (an image's digest and the
+    like); it goes into the library's manifest.
     """
 
     output: Path
@@ -62,6 +64,9 @@ class CompileOptions:
     without: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     conservative: tuple[str, ...] = ()
+    databases: tuple[Path, ...] = ()
+    own_database: bool = True
+    trust: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -88,8 +93,10 @@ class CompileReport:
 
     `path` is what was written (the library, or the directory of sources or objects); `kernels` counts unique
     kernels, `cache_hits` those whose object code was found in the cache; `cached` tells that the whole
-    library was found there. `limited` are the passes that may be applied so often only. `stopped_after` is
-    the last stage when one was named: there is no library then.
+    library was found there. `tuned` counts kernels whose schedule is that of a tuning record, `near_hits`
+    those for which there are only records made under other circumstances, which differ in `near_keys`.
+    `limited` are the passes that may be applied so often only. `stopped_after` is the last stage when one was
+    named: there is no library then.
     """
 
     path: Path
@@ -104,6 +111,9 @@ class CompileReport:
     peak_memory: int = 0
     warnings: tuple[str, ...] = ()
     cached: bool = False
+    tuned: int = 0
+    near_hits: int = 0
+    near_keys: tuple[str, ...] = ()
     limited: tuple[LimitedPass, ...] = ()
     stopped_after: str | None = None
 

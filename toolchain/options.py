@@ -210,6 +210,20 @@ Records = Annotated[
     typer.Option("--records", metavar="DIR", help="Where records are; default: this user's."),
     Role.HERE,
 ]
+NoDatabase = Annotated[
+    bool, typer.Option("--no-db", help="Use nothing of what `tk tune` found on this machine.")
+]
+Databases = Annotated[
+    list[Path] | None,
+    typer.Option("--db", metavar="FILE", help="Use what this tuning database has, too; repeatable."),
+    Role.INPUT,
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Compile with records made on other devices, with other compilers or rules, too."
+    ),
+]
 Without = Annotated[
     list[str] | None,
     typer.Option(

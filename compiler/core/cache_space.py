@@ -19,7 +19,7 @@ from compiler.core import disk
 from compiler.core.files import remove_unless_locked
 from compiler.core.settings import Settings
 
-KINDS = ("libraries", "objects", "peak", "benchmarks", "images", "programs", "sycl", "emulated")
+KINDS = ("libraries", "objects", "peak", "benchmarks", "images", "programs", "candidates", "sycl", "emulated")
 """The directories below the cache's root whose files may be removed at any time: they are made again."""
 
 _LOCK = ".lock"

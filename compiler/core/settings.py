@@ -24,6 +24,11 @@ KNOBS: tuple[Knob, ...] = (
     Knob("TK_CACHE_DIR", "directory of everything that is cached by content", "the user's cache directory"),
     Knob("TK_CACHE_SIZE", "bytes that the cache may hold, as `20 GB` or `500M`; see `tk cache`", "10 GB"),
     Knob(
+        "TK_TUNING_DB",
+        "database of what `tk tune` measured; see docs/tuning.md",
+        "tk/tuning.db in the user's data directory",
+    ),
+    Knob(
         "TK_CXX", "C++ compiler that builds model libraries", "the first of g++, c++, clang++ that is found"
     ),
     Knob(
@@ -85,6 +90,7 @@ class Settings:
     cuda_root: Path | None = None
     rocm_root: Path | None = None
     device: str | None = None
+    tuning_db: Path | None = None
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -106,6 +112,7 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
         cuda_root=_folder(source, "TK_CUDA_ROOT") or _folder(source, "CUDA_HOME"),
         rocm_root=_folder(source, "TK_ROCM_ROOT") or _folder(source, "ROCM_PATH"),
         device=source.get("TK_DEVICE") or None,
+        tuning_db=_tuning_db(source),
     )
 
 
@@ -166,6 +173,15 @@ def _cache_dir(source: Mapping[str, str]) -> Path:
         return Path(base).expanduser().absolute() / "tk"
     home = source.get("HOME")
     return (Path(home) if home else Path.home()) / ".cache" / "tk"
+
+
+def _tuning_db(source: Mapping[str, str]) -> Path:
+    if given := source.get("TK_TUNING_DB"):
+        return Path(given).expanduser().absolute()
+    if base := source.get("XDG_DATA_HOME"):
+        return Path(base).expanduser().absolute() / "tk" / "tuning.db"
+    home = source.get("HOME")
+    return (Path(home) if home else Path.home()) / ".local" / "share" / "tk" / "tuning.db"
 
 
 def _positive(source: Mapping[str, str], name: str) -> int | None:

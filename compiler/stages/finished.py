@@ -22,7 +22,7 @@ from compiler.core.cache import content_key, touch
 from compiler.core.diagnostics import TkError
 from compiler.core.files import copy_atomic, sha256_file, stream_atomic, write_atomic
 
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 PACKAGE = Path(__file__).resolve().parent.parent
 _CHUNK_BYTES = 1 << 20
 _DEPENDENCIES = ("numpy", "onnx", "ml_dtypes")  # they evaluate constants
@@ -42,7 +42,7 @@ class Finished:
     sha256: str
     bytes: int
     externals: Mapping[str, str]
-    facts: Mapping[str, int]
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FinishedLibraries:
         touch(kept)
         return True
 
-    def keep(self, key: str, library: Path, externals: Mapping[str, str], facts: Mapping[str, int]) -> None:
+    def keep(self, key: str, library: Path, externals: Mapping[str, str], facts: Mapping[str, Any]) -> None:
         """Remember a finished library for `key`.
 
         Raises HostError when the cache cannot be written. A library larger than the cache is not kept.

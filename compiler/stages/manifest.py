@@ -132,6 +132,9 @@ def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:
         "nodes": [name for step in steps for name in step.group.origin],
         "func": print_func(kernel.func),
         "trace": kernel.trace.to_json(),
+        "workload": kernel.workload.key,
+        "decisions": {name: list(value) for name, value in kernel.decisions.items()},
+        "record": kernel.record,
         "source_sha256": sha256_bytes(kernel.text.encode()),
         "launches": [_launch(launch) for launch in kernel.launches],
     }

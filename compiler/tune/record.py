@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self
 
+from compiler.core.files import sha256_bytes
 from compiler.stages.tuned import Decisions
 
 OK = "ok"
@@ -73,3 +76,33 @@ class Record:
     environment: Environment
     date: str
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        workload: str,
+        decisions: Decisions,
+        program: str,
+        trace: str,
+        measured: Measured,
+        environment: Environment,
+        date: str,
+        notes: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The record with its id."""
+        unnamed = cls("", workload, decisions, program, trace, measured, environment, date, notes or {})
+        return replace(unnamed, id=record_id(unnamed))
+
+
+def record_id(record: Record) -> str:
+    """What a record is called: the digest of all of it but its id and what was measured."""
+    content = [
+        record.workload,
+        [[name, list(value)] for name, value in record.decisions.items()],
+        record.program,
+        record.trace,
+        asdict(record.environment),
+        record.date,
+        dict(record.notes),
+    ]
+    return sha256_bytes(json.dumps(content, sort_keys=True).encode())

@@ -66,6 +66,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
     "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices",
                  "toolchain.provision", "toolchain.records", "toolchain.matrix"},
+    "sqlalchemy": {"compiler.tune"},
     "distributed": {"toolchain.matrix"},
     "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},

@@ -82,6 +82,9 @@ def compile_options(
             help="Let a decision of schedules take its smallest option, to find a defect; repeatable.",
         ),
     ] = None,
+    no_db: options.NoDatabase = False,
+    db: options.Databases = None,
+    trust: options.Trust = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
 ) -> compiler.CompileOptions:
@@ -106,6 +109,9 @@ def compile_options(
         without=tuple(without or ()),
         limits=options.pairs("--limit", limit, _count),
         conservative=tuple(conservative or ()),
+        databases=tuple(db or ()),
+        own_database=not no_db,
+        trust=trust,
         environment=options.pairs("--record", record, str),
     )
 
@@ -164,6 +170,15 @@ def _emit(text: str) -> compiler.Emit:
     )
 
 
+def _tuned(report: compiler.CompileReport) -> str:
+    """How many kernels are tuned, and for how many there are records that were made otherwise."""
+    said = f"{report.tuned} of {report.kernels}"
+    if not report.near_hits:
+        return said
+    keys = ", ".join(report.near_keys)
+    return f"{said}; records of {compiler.counted(report.near_hits, 'kernel')} differ in: {keys}"
+
+
 def _summary(report: compiler.CompileReport) -> str:
     """Where the result is and what it cost."""
     if report.stopped_after:
@@ -176,6 +191,8 @@ def _summary(report: compiler.CompileReport) -> str:
         f"  time       {report.seconds:.2f} s{origin}",
         f"  kernels    {report.kernels}{cached}",
     ]
+    if report.tuned or report.near_hits:
+        lines.append(f"  tuned      {_tuned(report)}")
     for one in report.limited:
         last = f", last to {compiler.visible(one.last)}" if one.last else ""
         lines.append(f"  limited    {one.name}: applied {compiler.counted(one.applied, 'time')}{last}")

@@ -1,0 +1,1 @@
+"""What was measured, kept in one sqlite file: workloads, records, and the queries over them."""

@@ -1,0 +1,151 @@
+"""`tk compile` takes what was tuned, says so, and takes nothing that was measured under other circumstances."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import compiler
+from compiler.core.settings import load_settings
+from compiler.tune.database.store import Database
+from tests.support.command import tk
+from tests.support.onnx_models import model
+from tests.support.tuned import tune
+
+X = np.linspace(-1, 1, 24 * 36, dtype=np.float32).reshape(24, 36)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A product of matrices, and a place for the user's own database where there is none yet."""
+    monkeypatch.setenv("TK_TUNING_DB", str(tmp_path / "own" / "tuning.db"))
+    weights = np.linspace(1, 2, 36 * 48, dtype=np.float32).reshape(36, 48)
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": weights})
+    onnx.save(proto, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def own() -> Path:
+    found = load_settings().tuning_db
+    assert found is not None
+    return found
+
+
+def compiled(path: Path, **options: object) -> compiler.CompileReport:
+    output = path.with_suffix(".so")
+    return compiler.compile_model(path, compiler.CompileOptions(output=output, **options))  # type: ignore[arg-type]
+
+
+def kernel(path: Path) -> dict[str, object]:
+    (found,) = compiler.manifest_of(path.with_suffix(".so"))["kernels"]
+    return dict(found)
+
+
+def test_a_record_is_compiled_with_and_named(path: Path) -> None:
+    before = compiled(path)
+    default = kernel(path)
+    (record,) = tune(path, own())
+    report = compiled(path)
+    assert (before.tuned, before.cached, report.tuned, report.near_hits) == (0, False, 1, 0)
+    found = kernel(path)
+    wanted = {name: list(value) for name, value in record.decisions.items()}
+    assert (default["record"], found["record"]) == ("", record.id)
+    assert found["decisions"] == wanted != default["decisions"]
+    assert found["workload"] == default["workload"] == record.workload
+    assert found["source_sha256"] != default["source_sha256"]
+    with compiler.load(path.with_suffix(".so")) as loaded:
+        weights = np.linspace(1, 2, 36 * 48, dtype=np.float32).reshape(36, 48)
+        np.testing.assert_allclose(loaded.run({"x": X})["y"], X @ weights, rtol=1e-4, atol=1e-4)
+    assert compiled(path, own_database=False).tuned == 0
+    assert kernel(path) == default
+
+
+def test_a_finished_library_is_not_handed_out_when_records_have_changed(path: Path) -> None:
+    (first,) = tune(path, own())
+    assert not compiled(path).cached
+    again = compiled(path)
+    assert (again.cached, again.tuned) == (True, 1)
+    (second,) = tune(path, own(), seconds=(0.5e-3,))
+    report = compiled(path)
+    assert (report.cached, report.tuned, kernel(path)["record"]) == (False, 1, second.id)
+    Database.open(own()).withdraw([first.id, second.id], "no gain in the network")
+    report = compiled(path)
+    assert (report.cached, report.tuned, kernel(path)["record"]) == (False, 0, "")
+
+
+@pytest.mark.parametrize("name", ["device", "arch", "compiler", "flags", "driver", "threads"])
+def test_a_record_of_another_environment_is_named_and_not_used(path: Path, name: str) -> None:
+    other = 77 if name == "threads" else "another"
+    (record,) = tune(path, own(), lambda one: replace(one, **{name: other}))  # type: ignore[arg-type]
+    report = compiled(path)
+    assert (report.tuned, report.near_hits, report.near_keys) == (0, 1, (name,))
+    assert kernel(path)["record"] == ""
+    trusted = compiled(path, trust=True)
+    assert (trusted.tuned, kernel(path)["record"]) == (1, record.id)
+    assert compiled(path, trust=True).near_keys == (name,)  # from the cache, too
+
+
+def test_another_version_that_makes_the_same_program_is_a_hit(path: Path) -> None:
+    (record,) = tune(path, own(), lambda one: replace(one, tk="0.0.1+0"))
+    assert compiled(path).tuned == 1
+    assert kernel(path)["record"] == record.id
+
+
+def test_rules_that_make_another_program_are_a_near_hit(path: Path) -> None:
+    tune(path, own(), lambda one: replace(one, tk="0.0.1+0"), program="of other rules")
+    report = compiled(path)
+    assert (report.tuned, report.near_hits, report.near_keys) == (0, 1, ("program",))
+
+
+def test_a_hit_counts_more_than_a_faster_near_hit(path: Path) -> None:
+    (hit,) = tune(path, own(), seconds=(2e-3,))
+    tune(path, own(), lambda one: replace(one, device="faster"), seconds=(1e-6,))
+    assert compiled(path).near_hits == 0
+    assert kernel(path)["record"] == hit.id
+
+
+def test_databases_count_together(path: Path, tmp_path: Path) -> None:
+    (slow,) = tune(path, own(), seconds=(2e-3,))
+    (fast,) = tune(path, tmp_path / "theirs.db", seconds=(1e-3,))
+    assert compiled(path).tuned == 1
+    assert kernel(path)["record"] == slow.id
+    assert compiled(path, databases=(tmp_path / "theirs.db",)).tuned == 1
+    assert kernel(path)["record"] == fast.id
+    with pytest.raises(compiler.BadInputError, match="no tuning database"):
+        compiled(path, databases=(tmp_path / "typo.db",))
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_database_is_a_warning(path: Path, content: bytes) -> None:
+    own().parent.mkdir()
+    own().write_bytes(content)
+    report = compiled(path)
+    assert report.tuned == 0
+    (warning,) = report.warnings
+    assert str(own()) in warning
+    assert path.with_suffix(".so").exists()
+
+
+def test_somebody_elses_database_is_a_warning(path: Path) -> None:
+    own().parent.mkdir()
+    with sqlite3.connect(own()) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    (warning,) = compiled(path).warnings
+    assert "meta" in warning
+
+
+def test_the_command_says_how_many_kernels_are_tuned(path: Path, tmp_path: Path) -> None:
+    assert "tuned" not in tk("compile", path, cwd=tmp_path).out
+    tune(path, own(), lambda one: replace(one, compiler="cc 1"))
+    assert (
+        "tuned      0 of 1; records of 1 kernel differ in: compiler" in tk("compile", path, cwd=tmp_path).out
+    )
+    assert "tuned      1 of 1" in tk("compile", path, "--trust", cwd=tmp_path).out
+    assert "tuned" not in tk("compile", path, "--no-db", cwd=tmp_path).out
