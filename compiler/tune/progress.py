@@ -97,4 +97,6 @@ def changed(
 ) -> Mapping[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
     """The decisions in which two schedules differ; None where one of them did not have to decide."""
     names: Iterable[str] = dict.fromkeys((*default, *best))
-    return {name: (default.get(name), best.get(name)) for name in names if default.get(name) != best.get(name)}
+    return {
+        name: (default.get(name), best.get(name)) for name in names if default.get(name) != best.get(name)
+    }

@@ -1,38 +1,198 @@
 """The search over a network: which kernel next, candidates, measurement, records, and the tuned library.
 
-    untuned library     what each kernel takes in the network                 network.py
-    until it ends       a kernel by its predicted gain                        search/tasks.py
-                        candidates of it                                      search/
-                        built, checked, timed                                 measure/
-                        kept as records, told to who watches                  database/
-    tuned library       with each kernel's best; in turns with the untuned one, kernel by kernel: what does
-                        not gain there keeps its default
+untuned library     what each kernel takes in the network                 network.py
+until it ends       a kernel by its predicted gain                        search/tasks.py
+                    candidates of it                                      search/
+                    built, checked, timed                                 measure/
+                    kept as records, then told to who watches             database/
+tuned library       with each kernel's best, in turns with the untuned    finish.py
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from compiler.core.diagnostics import TkError, UsageError, did_you_mean
-from compiler.core.files import copy_atomic, private_directory
 from compiler.core.progress import Progress, silent
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.stages.job import CompileJob
-from compiler.stages.tuned import Tuned, no_records
-from compiler.stages.workload import Workload
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.database.store import Database
-from compiler.tune.environment import environment_here
-from compiler.tune.measure.measurer import Measurer, measurer_for
-from compiler.tune.network import Built, Compared, Network, kernels_of
+from compiler.tune.database.store import Database, now
+from compiler.tune.environment import differences
+from compiler.tune.measure.measurer import Measurer
+from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import Environment, Measured, Record
-from compiler.tune.report import STRATEGIES, TuneReport, TuneRequest, TuneState
+from compiler.tune.record import OK, Environment, Measured, Record
+from compiler.tune.report import Budget, TuneState
+from compiler.tune.search.strategy import Strategy
+from compiler.tune.search.tasks import TaskScheduler
+from compiler.targets import Target
 
-_PROFILE_SECONDS = 1.0
-_FINAL_SECONDS = 3.0
-_BATCH = 8
+
+class Callbacks(Protocol):
+    """Who watches a search: every method is called in the thread that searches, after records are kept."""
+
+    def on_record(self, record: Record) -> None:
+        """A candidate was tried."""
+        ...
+
+    def on_batch(self, state: TuneState) -> None:
+        """A batch of candidates was tried."""
+        ...
+
+
+class Silent:
+    """Watches nothing."""
+
+    def on_record(self, record: Record) -> None:
+        """See `Callbacks`."""
+
+    def on_batch(self, state: TuneState) -> None:
+        """See `Callbacks`."""
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for schedules of the kernels of a network until a budget is spent.
+
+    kernels: what is searched, by importance or not; others of the network are no part of it. measurer: tries
+    candidates. database: keeps what was tried; None keeps it nowhere. whole: milliseconds of all kernels of
+    the untuned library in an inference.
+    """
+
+    kernels: Sequence[KernelSearch]
+    strategies: Sequence[Strategy]
+    scheduler: TaskScheduler
+    measurer: Measurer
+    environment: Environment
+    database: Database | None
+    budget: Budget
+    whole: float
+    watching: Sequence[Callbacks] = ()
+    progress: Progress = silent
+    trials: int = 0
+    started: float = field(default_factory=time.monotonic)
+    ended: str = ""
+
+    def run(self) -> None:
+        """Search; an interrupt ends it, and what was measured until then is kept."""
+        try:
+            self._measure_defaults()
+            while not self.ended:
+                self._step()
+        except KeyboardInterrupt:
+            self.ended = "interrupted"
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since it began."""
+        return time.monotonic() - self.started
+
+    def _measure_defaults(self) -> None:
+        """Candidate 0 of each kernel: what all others have to beat."""
+        for number, one in enumerate(self.kernels):
+            if one.default_seconds:
+                continue
+            self.progress("default schedules", number, len(self.kernels))
+            self._try(number, self.strategies[number].propose(1))
+
+    def _step(self) -> None:
+        """A batch of one kernel, or the end."""
+        if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
+            self.ended = "time"
+        elif self.budget.trials is not None and self.trials >= self.budget.trials:
+            self.ended = "trials"
+        elif (number := self.scheduler.next()) is None:
+            self.ended = self.scheduler.ended
+        else:
+            left = self.budget.trials - self.trials if self.budget.trials is not None else BATCH
+            found = self.strategies[number].propose(min(BATCH, left))
+            if found:
+                self._try(number, found)
+            else:
+                self.scheduler.exhaust(number)
+            self._refusals(number)
+
+    def _try(self, number: int, candidates: Sequence[KernelCandidate]) -> None:
+        """Measure candidates of a kernel, keep what came of them, and let all hear of it."""
+        search, strategy = self.kernels[number], self.strategies[number]
+        measured = self.measurer.measure(candidates)
+        pairs = list(zip(candidates, measured, strict=True))
+        records = [record_of(one, result, self.environment) for one, result in pairs]
+        self._keep(search.kernel, records)
+        for (candidate, result), record in zip(pairs, records, strict=True):
+            strategy.learn(candidate, result)
+            search.add(record, fresh=True)
+        self.trials += len(records)
+        self.scheduler.hear(number, search.ratio * search.default_seconds, len(records))
+        best = search.ratio
+        self._tell(records, f"{search.kernel.name}: {len(records)} tried, best {100 * (1 - best):.1f} % less")
+
+    def _refusals(self, number: int) -> None:
+        """Keep what the rules offered and no kernel came of."""
+        search, space = self.kernels[number], self.strategies[number].space
+        refused = [
+            Record.of(search.key, one.decisions, "", "", one.measured, self.environment, now())
+            for one in space.take_rejections()
+        ]
+        if refused:
+            self._keep(search.kernel, refused)
+            for record in refused:
+                search.add(record, fresh=True)
+            self._tell(refused, "")
+
+    def _keep(self, kernel: NetworkKernel, records: Sequence[Record]) -> None:
+        if self.database is not None:
+            self.database.add(records, [kernel.workload])
+
+    def _tell(self, records: Iterable[Record], event: str) -> None:
+        for watcher in self.watching:
+            for record in records:
+                watcher.on_record(record)
+            if event:
+                watcher.on_batch(self.state(event))
+
+    def state(self, event: str) -> TuneState:
+        """How far it has come."""
+        left = None if self.budget.seconds is None else max(0.0, self.budget.seconds - self.seconds)
+        saved = sum((1.0 - one.ratio) * one.ms for one in self.kernels)
+        return TuneState(
+            kernels=tuple(one.row(self.whole) for one in self.kernels),
+            predicted=1.0 - saved / self.whole if self.whole else 1.0,
+            trials=self.trials,
+            seconds=self.seconds,
+            seconds_left=left,
+            event=event,
+            untuned_ms=self.whole,
+        )
+
+
+BATCH = 8
+"""Candidates of a kernel that are measured together: enough to compile them at the same time."""
+
+
+def record_of(candidate: KernelCandidate, measured: Measured, environment: Environment) -> Record:
+    """The record of a candidate."""
+    return Record.of(
+        candidate.workload.key,
+        candidate.decisions,
+        candidate.program,
+        candidate.trace.to_json() if measured.status == OK else "",
+        measured,
+        environment,
+        now(),
+    )
+
+
+def kernel_search(kernel: NetworkKernel, target: Target, ms: float) -> KernelSearch:
+    """The search for one kernel, before anything was tried."""
+    return KernelSearch(kernel, make_candidate(kernel.workload, target, AnalyticChooser()), ms)
+
+
+def known_records(
+    search: KernelSearch, database: Database, environment: Environment, *, trust: bool
+) -> list[Record]:
+    """Records of a kernel that count as measured here: of the same environment, or of any with `trust`."""
+    found = database.tried(search.key)
+    return [one for one in found if trust or not differences(environment, one.environment)]

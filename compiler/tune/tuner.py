@@ -1,0 +1,197 @@
+"""`tune_model`: a search from request to report; `search`: the same from Python in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from compiler.core.cache_space import cache_in_use, make_room
+from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
+from compiler.core.files import copy_atomic, private_directory
+from compiler.core.progress import Progress, silent
+from compiler.core.settings import usable_processors
+from compiler.reports import CompileOptions
+from compiler.stages.job import CompileJob
+from compiler.stages.tuned import no_records
+from compiler.tune.database.store import Database
+from compiler.tune.environment import environment_here
+from compiler.tune.finish import Finished, finish
+from compiler.tune.measure import measurer_for
+from compiler.tune.network import Built, Network, NetworkKernel, kernels_of
+from compiler.tune.progress import KernelSearch
+from compiler.tune.record import Environment, Record
+from compiler.tune.report import STRATEGIES, Budget, TunedKernel, TuneReport, TuneRequest
+from compiler.tune.search import make_strategy
+from compiler.tune.search.tasks import TaskScheduler
+from compiler.tune.session import Callbacks, Search, kernel_search, known_records
+
+_PROFILE_SECONDS = 1.0
+_FINAL_SECONDS = 3.0
+
+
+def search(
+    model: Path,
+    target: str | None = None,
+    budget: Budget | None = None,
+    *,
+    output: Path | None = None,
+    callbacks: Sequence[Callbacks] = (),
+) -> TuneReport:
+    """Tune the kernels of a model with defaults for all that is not said; raises as `tune_model` does.
+
+    The tuned library goes to `output`, by default beside the model with the suffix `.so`.
+    """
+    options = CompileOptions(output or model.with_suffix(".so"), target)
+    return tune_model(TuneRequest(model, options, budget=budget or Budget()), watching=callbacks)
+
+
+def tune_model(
+    request: TuneRequest, *, watching: Sequence[Callbacks] = (), progress: Progress = silent
+) -> TuneReport:
+    """Search for faster schedules of a model's kernels, and leave the tuned library.
+
+    `watching` hears of every record and batch, in this thread; `progress` of what is done beside them.
+
+    Raises UsageError for an unknown strategy or kernel, and what a compile, the database and the measurement
+    of the target raise.
+    """
+    job = _job(request, progress)
+    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory:
+        report = _Tuner(request, job, directory, watching, progress).run()
+    make_room(job.settings)
+    return report
+
+
+def tune_plan(request: TuneRequest, progress: Progress = silent) -> tuple[TunedKernel, ...]:
+    """The kernels that a search would go through, with as many trials as are known; nothing is measured."""
+    job = _job(request, progress)
+    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory:
+        return _Tuner(request, job, directory, (), progress).plan()
+
+
+def _job(request: TuneRequest, progress: Progress) -> CompileJob:
+    if request.strategy not in STRATEGIES:
+        raise UsageError(
+            f"unknown strategy `{request.strategy}`",
+            where="--strategy",
+            why=f"there are {', '.join(STRATEGIES)}",
+            hint=did_you_mean(request.strategy, STRATEGIES),
+        )
+    return CompileJob.of(request.model, request.options, progress)
+
+
+class _Tuner:
+    """One request on its way to a report."""
+
+    def __init__(
+        self,
+        request: TuneRequest,
+        job: CompileJob,
+        directory: Path,
+        watching: Sequence[Callbacks],
+        progress: Progress,
+    ) -> None:
+        self._request, self._job = request, job
+        self._watching, self._progress = watching, progress
+        on_host = job.target.device is None
+        self._threads = (request.threads or job.settings.threads or usable_processors()) if on_host else None
+        self._network = Network(job, directory, threads=self._threads, seed=request.seed)
+        path = request.database or job.settings.tuning_db
+        self._database = None if path is None else Database.open(path)
+        self._environment = environment_here(job.target, job.settings, self._threads)
+
+    def plan(self) -> tuple[TunedKernel, ...]:
+        _, kernels = self._untuned()
+        searches = [kernel_search(one, self._job.target, 0.0) for one in kernels]
+        self._recall(searches)
+        return tuple(one.row(0.0) for one in searches)
+
+    def run(self) -> TuneReport:
+        request, target = self._request, self._job.target
+        untuned, kernels = self._untuned()
+        self._progress("timing the untuned library", 0, 0)
+        before = self._network.compare([untuned], _PROFILE_SECONDS, self._progress)
+        searches = [kernel_search(one, target, before.ms[one.workload.key][0]) for one in kernels]
+        strategies = [
+            make_strategy(request.strategy, one.kernel.workload, target, request.seed) for one in searches
+        ]
+        known = self._recall(searches)
+        for strategy, records in zip(strategies, known, strict=True):
+            for record in records:
+                strategy.learn(record, record.measured)
+        with measurer_for(target, self._threads, self._job.settings, request.seed) as measurer:
+            found = Search(
+                searches,
+                strategies,
+                TaskScheduler([one.ms for one in searches], min_gain=request.budget.min_gain),
+                measurer,
+                self._environment,
+                self._database,
+                request.budget,
+                sum(ms for (ms, *_) in before.ms.values()),
+                self._watching,
+                self._progress,
+            )
+            found.run()
+        finished = finish(self._network, untuned, searches, _FINAL_SECONDS, self._progress)
+        self._withdraw(finished, searches)
+        output = request.options.output
+        copy_atomic(finished.library.path, output)
+        return self._report(found, finished, before.whole[0], sum(map(len, known)))
+
+    def _untuned(self) -> tuple[Built, list[NetworkKernel]]:
+        """The library without records, and those of its kernels that are to be searched."""
+        built, compilation = self._network.build("untuned", no_records)
+        kernels = kernels_of(compilation)
+        wanted = [one for one in kernels if self._is_wanted(one)]
+        if not wanted:
+            names = "\n".join(one.name for one in kernels)
+            raise UsageError("no kernel has that in its name", where="--kernel", why=f"there are\n{names}")
+        return built, wanted
+
+    def _is_wanted(self, kernel: NetworkKernel) -> bool:
+        texts = self._request.kernels
+        return not texts or any(text in kernel.name for text in texts)
+
+    def _recall(self, searches: Sequence[KernelSearch]) -> list[list[Record]]:
+        """Records of the database that count as measured here, by kernel; the searches hear of them."""
+        database, trust = self._database, self._request.trust
+        if database is None:
+            return [[] for _ in searches]
+        known = [known_records(one, database, self._environment, trust=trust) for one in searches]
+        for search_of, records in zip(searches, known, strict=True):
+            for record in records:
+                search_of.add(record, fresh=False)
+        return known
+
+    def _withdraw(self, finished: Finished, searches: Sequence[KernelSearch]) -> None:
+        """Let `tk compile` use no record that did not gain in the network."""
+        reasons = dict(finished.withdrawn)
+        for one in searches:
+            if not one.kept:
+                reasons |= {record.id: one.reason or "not in the network" for record in one.faster}
+        if self._database is None:
+            return
+        for reason in dict.fromkeys(reasons.values()):
+            self._database.withdraw([key for key, why in reasons.items() if why == reason], reason)
+
+    def _report(self, found: Search, finished: Finished, untuned_ms: float, known: int) -> TuneReport:
+        compared = finished.compared
+        facts = self._job.target.facts
+        return TuneReport(
+            library=self._request.options.output,
+            target=facts.name,
+            arch=facts.arch,
+            threads=self._threads or 0,
+            kernels=tuple(one.row(found.whole) for one in found.kernels),
+            untuned_ms=untuned_ms if compared is None else compared.whole[0],
+            tuned_ms=untuned_ms if compared is None else compared.whole[-1],
+            difference=None if compared is None else compared.difference,
+            ended=found.ended,
+            seconds=found.seconds,
+            measured=found.trials,
+            known=known,
+            database=None if self._database is None else self._database.path,
+            warnings=finished.warnings,
+        )

@@ -1,0 +1,203 @@
+"""`tk tune MODEL`: search for faster schedules of a model's kernels, and leave the tuned library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+from toolchain.commands.place import placeable
+
+if TYPE_CHECKING:
+    from toolchain.tuning.live import Watcher
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+def tune_options(
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="What to tune for, as `tk targets` lists it, or NAME:ARCH; default: this machine's cores.",
+        ),
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", metavar="NAME", help="As `tk compile` takes it.")
+    ] = None,
+    shape: options.Extents = None,
+    dim: options.DimRange = None,
+    bind: options.Bind = None,
+    tf32: Annotated[
+        bool, typer.Option("--tf32", help="Let matrix units round factors of f32 to tf32.")
+    ] = False,
+) -> compiler.CompileOptions:
+    """How the options say that the model is compiled; databases and the output are decided elsewhere."""
+    shapes = options.lists("--shape", shape, options.read_extents)
+    dims = options.lists("--dim", dim, options.read_dim_range)
+    return compiler.CompileOptions(
+        output=Path(),
+        target=target,
+        arch=arch,
+        shapes={name: values[0] for name, values in shapes.items()},
+        dims={name: values[0] for name, values in dims.items()},
+        specialisations=options.specialisations(shapes, dims),
+        binds=options.pairs("--bind", bind, options.read_value),
+        tf32=tf32,
+    )
+
+
+def tune_budget(
+    time: Annotated[
+        str,
+        typer.Option(
+            "--time", metavar="TIME", help="End the search after this, as `30m`, `90s`, `1h`, `none`."
+        ),
+    ] = "10m",
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", metavar="N", min=1, help="End it after so many measured candidates."),
+    ] = None,
+    min_gain: Annotated[
+        float,
+        typer.Option(
+            "--min-gain",
+            metavar="PERCENT",
+            min=0.0,
+            max=100.0,
+            help="End it when the rest is predicted to save less of the network's time than this.",
+        ),
+    ] = 0.2,
+) -> compiler.Budget:
+    """When the options say that a search ends."""
+    return compiler.Budget(read_duration(time, "--time"), trials, min_gain / 100)
+
+
+@placeable
+def search_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file."), options.Role.MODEL],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The tuned library; default: MODEL with .so, here."
+        ),
+        options.Role.RESULT,
+    ] = None,
+    *,
+    settings: Annotated[compiler.CompileOptions, options.Depends(tune_options)],
+    budget: Annotated[compiler.Budget, options.Depends(tune_budget)],
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            "--db", metavar="FILE", help="Database to go on from and to add to; default: TK_TUNING_DB."
+        ),
+        options.Role.HERE,
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option("--strategy", metavar="NAME", help="evolution, random, exhaustive or replay."),
+    ] = "evolution",
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kernel",
+            metavar="TEXT",
+            help="Tune only kernels with this in their names, operators and nodes; repeatable.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads", metavar="N", min=1, max=4096, help="Threads to tune for; default: all processors."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the search.")] = 0,
+    trust: options.Trust = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Write a page and a log for each kernel there."),
+        options.Role.RESULT,
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the kernels that would be tuned; measure nothing.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Find faster schedules for a model's kernels by measuring candidates, and leave the tuned library.
+
+    What is measured goes into a database, which `tk compile` asks, too; nothing is measured twice. Ctrl-C
+    ends the search and keeps what there is. A kernel that does not gain in the network keeps its default.
+    """
+    options.existing_file(model)
+    request = compiler.TuneRequest(
+        model=model,
+        options=settings_for(settings, output or Path(model.stem + ".so"), threads),
+        database=db,
+        budget=budget,
+        strategy=strategy,
+        seed=seed,
+        threads=threads,
+        kernels=tuple(kernel or ()),
+        trust=trust,
+    )
+    if dry_run:
+        _plan(request, as_json=json)
+        return
+    with options.naming_the_command("tune", model), _watching(request, report) as watcher:
+        found = compiler.tune_model(request, watching=(watcher,), progress=watcher.progress)
+        watcher.finish(found)
+    for warning in found.warnings:
+        console.warn(warning)
+    if json:
+        console.data_json(found)
+        return
+    from toolchain.tuning.words import summary
+
+    console.data(summary(found))
+
+
+def settings_for(
+    settings: compiler.CompileOptions, output: Path, threads: int | None
+) -> compiler.CompileOptions:
+    """The options of the library that a search leaves."""
+    from dataclasses import replace
+
+    return replace(settings, output=output, threads=threads)
+
+
+@contextmanager
+def _watching(request: compiler.TuneRequest, report: Path | None) -> Iterator[Watcher]:
+    from toolchain.tuning.live import watching
+
+    with watching(request, report) as watcher:
+        yield watcher
+
+
+def _plan(request: compiler.TuneRequest, *, as_json: bool) -> None:
+    """What a search would go through."""
+    kernels = compiler.tune_plan(request)
+    if as_json:
+        console.data_json(kernels)
+        return
+    from toolchain.tuning.words import plan_table
+
+    console.data(plan_table(kernels))
+
+
+def read_duration(text: str, option: str) -> float | None:
+    """Seconds of `30m`, `90s`, `1.5h` or a plain number; None for `none`. Raises UsageError."""
+    if text == "none":
+        return None
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        hint = "a number with s, m or h behind it, as `30m`, or `none`"
+        raise compiler.UsageError("no time", where=f"{option} {text}", hint=hint)
+    return float(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,137 @@
+"""The folder of a search: one page with curves and decisions, and a log of every candidate of each kernel."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import compiler
+from toolchain import console
+from toolchain.charts import Line, LineChart, LinePoint, chart_element, chart_styles
+from toolchain.pages.page import TABLE_SCRIPT, Page, render_page
+from toolchain.tuning.words import HEADER, by_time, decisions_text, kernel_row, short
+
+_HERE = Path(__file__).parent
+_REASONS = 8
+PAGE = "index.html"
+
+
+def write_folder(
+    folder: Path,
+    model: Path,
+    report: compiler.TuneReport,
+    records: Sequence[compiler.TuningRecord],
+) -> None:
+    """Write the page and the logs; raises HostError when matplotlib is not installed.
+
+    records: of this run, in their order.
+    """
+    of: dict[str, list[compiler.TuningRecord]] = {}
+    for record in records:
+        of.setdefault(record.workload, []).append(record)
+    kernels = by_time(report.kernels)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(kernels):
+        lines = (json.dumps(console.jsonable(record)) for record in of.get(one.workload, ()))
+        compiler.write_atomic(folder / log_name(number), "".join(f"{line}\n" for line in lines))
+    compiler.write_atomic(folder / PAGE, _page(model, report, kernels, of))
+
+
+def log_name(number: int) -> str:
+    """The log of a kernel, by its place in the page's table."""
+    return f"kernel{number:03}.jsonl"
+
+
+def _page(
+    model: Path,
+    report: compiler.TuneReport,
+    kernels: Sequence[compiler.TunedKernel],
+    of: Mapping[str, Sequence[compiler.TuningRecord]],
+) -> str:
+    values = {
+        "report": report,
+        "header": (*HEADER, "in the library"),
+        "rows": [(*kernel_row(one), "tuned" if one.kept else one.reason or "default") for one in kernels],
+        "kernels": [_kernel(number, one, of.get(one.workload, ())) for number, one in enumerate(kernels)],
+    }
+    styles = (chart_styles(), (_HERE / "tuning.css").read_text(encoding="utf-8"))
+    page = Page(_HERE / "tuning.html.j2", f"Tuning of {model.name}", values, styles, (TABLE_SCRIPT,), {})
+    return render_page(page)
+
+
+def _kernel(
+    number: int, one: compiler.TunedKernel, records: Sequence[compiler.TuningRecord]
+) -> dict[str, Any]:
+    """What the page says of one kernel."""
+    measured = [record for record in records if record.measured.seconds]
+    best = min(measured, key=lambda record: record.measured.median, default=None)
+    default = measured[0] if measured else None
+    return {
+        "number": number,
+        "name": short(one.name),
+        "log": log_name(number),
+        "charts": [_Drawn(chart) for chart in _charts(number, measured)],
+        "reasons": list(_reasons(records)),
+        "changed": decisions_text(one),
+        "traces": [
+            (title, record.trace)
+            for title, record in (("default", default), ("best", best))
+            if record is not None and record.trace
+        ],
+    }
+
+
+class _Drawn(str):
+    """SVG that is markup of ours."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def _charts(number: int, measured: Sequence[compiler.TuningRecord]) -> Iterator[str]:
+    """The best time after each candidate, and predicted against measured times, where there are any."""
+    if len(measured) < 2:
+        return
+    yield chart_element(_curve(measured), f"curve{number}")
+    if len(predicted := [one for one in measured if "predicted" in one.notes]) > 1:
+        yield chart_element(_predictions(predicted), f"predicted{number}")
+
+
+def _curve(measured: Sequence[compiler.TuningRecord]) -> LineChart:
+    times = [1e3 * one.measured.median for one in measured]
+    bests = [min(times[: count + 1]) for count in range(len(times))]
+    lines = (Line("each candidate", _points(times)), Line("best so far", _points(bests)))
+    return LineChart("Time by candidate", "ms", tuple(str(count) for count in range(len(times))), lines)
+
+
+def _predictions(measured: Sequence[compiler.TuningRecord]) -> LineChart:
+    """Measured times in the order of the predicted ones: a rising line where the model ranks well."""
+    ordered = sorted(measured, key=lambda one: float(one.notes["predicted"]))
+    times = [1e3 * one.measured.median for one in ordered]
+    steps = tuple(f"{float(one.notes['predicted']):.3g}" for one in ordered)
+    return LineChart(
+        "Measured, in the order of what was predicted", "ms", steps, (Line("measured", _points(times)),)
+    )
+
+
+def _points(values: Sequence[float]) -> tuple[LinePoint, ...]:
+    return tuple(
+        LinePoint(step, value, value, value) for step, value in enumerate(values) if math.isfinite(value)
+    )
+
+
+def _reasons(records: Sequence[compiler.TuningRecord]) -> Iterator[tuple[str, int, str]]:
+    """Failures by class and message, the most frequent first: class, count, message."""
+    counts: dict[tuple[str, str], int] = {}
+    for record in records:
+        if not record.measured.seconds:
+            key = record.measured.status, record.measured.message
+            counts[key] = counts.get(key, 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    for (status, message), count in ordered[:_REASONS]:
+        yield status, count, message
