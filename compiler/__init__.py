@@ -108,6 +108,19 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.targets import choose_targets as choose_targets
     from compiler.targets.host_program import build_program as build_program
     from compiler.targets.host_program import linked_library as linked_library
+    from compiler.tune.database.exchange import export_tuning as export_tuning
+    from compiler.tune.database.exchange import import_tuning as import_tuning
+    from compiler.tune.database.exchange import merge_tuning as merge_tuning
+    from compiler.tune.database.report import Migrated as Migrated
+    from compiler.tune.database.report import Moved as Moved
+    from compiler.tune.database.report import ShownRecord as ShownRecord
+    from compiler.tune.database.report import ShownWorkload as ShownWorkload
+    from compiler.tune.database.report import Thinned as Thinned
+    from compiler.tune.database.report import TuningStats as TuningStats
+    from compiler.tune.database.stats import show_tuning as show_tuning
+    from compiler.tune.database.stats import tuning_stats as tuning_stats
+    from compiler.tune.database.upkeep import migrate_tuning as migrate_tuning
+    from compiler.tune.database.upkeep import prune_tuning as prune_tuning
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.calibrate import Calibration as Calibration
     from compiler.verify.calibrate import calibrate as calibrate
@@ -156,6 +169,17 @@ _HOMES = {
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.targets.host_program": ("build_program", "linked_library"),
+    "compiler.tune.database.exchange": ("export_tuning", "import_tuning", "merge_tuning"),
+    "compiler.tune.database.report": (
+        "Migrated",
+        "Moved",
+        "ShownRecord",
+        "ShownWorkload",
+        "Thinned",
+        "TuningStats",
+    ),
+    "compiler.tune.database.stats": ("show_tuning", "tuning_stats"),
+    "compiler.tune.database.upkeep": ("migrate_tuning", "prune_tuning"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),

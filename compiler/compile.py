@@ -29,7 +29,7 @@ from compiler.reports import CompileOptions, CompileReport, StageTime, TargetRep
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
 from compiler.stages.job import CompileJob
 from compiler.targets import TargetRow, all_targets, find_target, get_target
-from compiler.tune.use import Tuning, tuned_job, tuned_report, tuning_of
+from compiler.tune.use import Tuning, run_tuned, tuning_of
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory", "tuned", "near_hits", "near_keys")
 
@@ -54,7 +54,7 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
 def _compile(job: CompileJob, tuning: Tuning) -> CompileReport:
     remove_abandoned_directories("tk")
     if not _may_be_kept(job):
-        return _run(job, tuning)
+        return run_tuned(job, tuning)
     started, before = time.perf_counter(), _state(job.model)
     libraries = FinishedLibraries(job.settings.cache_dir / "libraries", job.settings.cache_bytes)
     key = _key(job, tuning)
@@ -83,7 +83,7 @@ def _made(
     with staging_directory(output) as directory:
         # Private at first: what goes into the cache is what was made here, whoever else writes there.
         made = directory / "library"
-        report = _run(replace(job, options=replace(job.options, output=made)), tuning)
+        report = run_tuned(replace(job, options=replace(job.options, output=made)), tuning)
         warnings = report.warnings
         # Kept is what has nothing to say to the user, of a model that nobody wrote to meanwhile.
         if _state(job.model) == before and not warnings:
@@ -171,13 +171,6 @@ def _may_be_kept(job: CompileJob) -> bool:
     changed = options.without or options.limits or options.conservative or job.settings.debug
     whole = options.emit == "library" and asked == (None, None, None) and not changed
     return whole and (device is None or device.identity is not None)
-
-
-def _run(job: CompileJob, tuning: Tuning) -> CompileReport:
-    from compiler.pipeline import run_job  # slow to import, and not needed for a hit
-
-    told, lookup = tuned_job(job, tuning)
-    return tuned_report(run_job(told), lookup)
 
 
 def _key(job: CompileJob, tuning: Tuning) -> str:

@@ -55,10 +55,10 @@ from compiler.stages.dump import (
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
-from compiler.stages.kernels import Kernel, Step, library_steps, make_kernels
+from compiler.stages.kernels import Kernel, Step, Task, library_steps, make_kernels
 from compiler.stages.manifest import model_manifest
 from compiler.stages.plan_tensors import input_names, plan_names, symbol_names
-from compiler.stages.specialised import check_states
+from compiler.stages.specialised import Imported, check_states
 from compiler.stages.storage import plan_library
 from compiler.stages.text import kernels_text, layouts_text
 from compiler.targets.build import KernelBuild
@@ -91,17 +91,7 @@ def run_job(job: CompileJob, observe: Callable[[Compilation], None] | None = Non
 def _run_stages(
     job: CompileJob, clock: _Clock, observe: Callable[[Compilation], None] | None
 ) -> CompileReport:
-    with clock.stage("import"):
-        imported = import_for_job(job)
-        jobs = [job.for_graph(number) for number in range(len(imported.graphs))]
-        graphs = _each(_read, imported.graphs, jobs)
-    with clock.stage("rewrite"):
-        graphs = _each(_rewritten, graphs, jobs)
-    with clock.stage("fuse"):
-        fused = _each(_fused, graphs, jobs)
-    with clock.stage("layout"):
-        laid_out = _each(_laid_out, fused, jobs)
-        check_states(laid_out, on_device=job.target.device is not None)
+    imported, jobs, graphs, laid_out = _laid_out_graphs(job, clock)
     with _build(job) as build:
         if build is not None and job.options.emit == "library":
             build.start_runtime()
@@ -141,7 +131,35 @@ def _run_stages(
     )
 
 
+def model_kernels(job: CompileJob) -> tuple[list[Task], list[Step]]:
+    """The kernels that a compile would make, none of which is scheduled, and all calls of them.
+
+    Raises UsageError, BadInputError or HostError.
+    """
+    laid_out = _laid_out_graphs(job, _Clock(job))[-1]
+    tasks, steps = library_steps(laid_out, job)
+    return tasks, list(chain.from_iterable(steps))
+
+
 # ---------------------------------------------------------------- the stages about a whole graph
+
+
+def _laid_out_graphs(
+    job: CompileJob, clock: _Clock
+) -> tuple[Imported, list[CompileJob], list[Graph], list[LaidOut]]:
+    """The model with the job, the rewritten graph and the layouts of each of its graphs."""
+    with clock.stage("import"):
+        imported = import_for_job(job)
+        jobs = [job.for_graph(number) for number in range(len(imported.graphs))]
+        graphs = _each(_read, imported.graphs, jobs)
+    with clock.stage("rewrite"):
+        graphs = _each(_rewritten, graphs, jobs)
+    with clock.stage("fuse"):
+        fused = _each(_fused, graphs, jobs)
+    with clock.stage("layout"):
+        laid_out = _each(_laid_out, fused, jobs)
+        check_states(laid_out, on_device=job.target.device is not None)
+    return imported, jobs, graphs, laid_out
 
 
 def _each(stage: Callable[[T, CompileJob], R], items: Sequence[T], jobs: Sequence[CompileJob]) -> list[R]:

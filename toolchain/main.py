@@ -56,6 +56,7 @@ _COMMANDS = {
     "reduce": "reduce:reduce_command",
     "bench": "bench:bench_command",
     "inspect": "inspect:inspect_command",
+    "tune": "tune.app:app",
     "import": "import_model:import_model_command",
     "package": "package:package_command",
     "matrix": "matrix:app",

@@ -217,7 +217,7 @@ def make_kernels(
     compiling it are told as a half each.
     """
     kernels: list[Kernel] = []
-    names = {step.kernel: _named(step.group) for step in reversed(steps)}
+    names = {step.kernel: kernel_name(step.group) for step in reversed(steps)}
     done = Steps(job.progress, "kernels", len(tasks))
     compiles = build is not None and job.target.device is None
     sources = _Sources(build, done, _SHORTEST if len(tasks) > _FEW else 1) if build and compiles else None
@@ -273,7 +273,7 @@ class _Sources:
 _SHOWN = 4
 
 
-def _named(group: Group) -> str:
+def kernel_name(group: Group) -> str:
     """A kernel as passes name it that are applied to it: its operators and their ONNX nodes."""
     shown = [described(node) for node in group.nodes[:_SHOWN]]
     more = len(group.nodes) - len(shown)

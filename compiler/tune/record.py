@@ -25,6 +25,10 @@ FAILURES: Mapping[str, str] = {
 """Classes of what became of a candidate that was not measured, and what each means."""
 
 
+DEFAULT_NOTE = "default"
+"""The note that marks the record of a default schedule, which all others are compared with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What a time depends on beside the workload.

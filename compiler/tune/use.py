@@ -6,7 +6,7 @@ Light on purpose: SQLAlchemy is imported only where a kernel is to be looked up.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.reports import CompileReport
 from compiler.stages.job import CompileJob
+from compiler.tune.database.errors import unused
 from compiler.tune.database.generation import generation
 from compiler.tune.environment import environment_here
 from compiler.tune.record import Environment
 
 if TYPE_CHECKING:
-    from compiler.tune.database.lookup import Lookup
+    from compiler.stages.compilation import Compilation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +50,33 @@ def tuning_of(job: CompileJob) -> Tuning:
         try:
             known = generation(path, job.target.text.partition(":")[0])
         except TkError as error:
-            warnings.append(_unused(path, error.why or error.what))
+            warnings.append(unused(path, error.why or error.what))
         else:
             found |= {} if known is None else {path: known}
     if found and importlib.util.find_spec("sqlalchemy") is None:
         why = "sqlalchemy is not installed (the extra `tune`)"
-        return Tuning(warnings=(*warnings, *(_unused(path, why) for path in found)))
+        return Tuning(warnings=(*warnings, *(unused(path, why) for path in found)))
     environment = environment_here(job.target, job.settings, options.threads) if found else None
     return Tuning(found, environment, tuple(warnings))
 
 
-def tuned_job(job: CompileJob, tuning: Tuning) -> tuple[CompileJob, Lookup | None]:
-    """The job that is told what its databases know, and who tells it; as it was where there are none."""
+def run_tuned(
+    job: CompileJob, tuning: Tuning, observe: Callable[[Compilation], None] | None = None
+) -> CompileReport:
+    """Compile as `run_job` does, with what databases know; their warnings are not in the report."""
+    from compiler.pipeline import run_job  # slow to import, and not needed where a library is there
+
     if not tuning.databases or tuning.environment is None:
-        return job, None
+        return run_job(job, observe)
     from compiler.tune.database.lookup import Lookup
 
-    lookup = Lookup(
-        tuple(tuning.databases), job.target, job.settings, tuning.environment, trust=job.options.trust
-    )
-    return replace(job, records=lookup), lookup
-
-
-def tuned_report(report: CompileReport, lookup: Lookup | None) -> CompileReport:
-    """The report of a compile with what its databases knew."""
-    if lookup is None:
-        return report
+    paths = tuple(tuning.databases)
+    lookup = Lookup(paths, job.target, job.settings, tuning.environment, trust=job.options.trust)
+    report = run_job(replace(job, records=lookup), observe)
     near = lookup.near_hits
     keys = dict.fromkeys(key for one in near for key in one.differs)
-    troubles = (_unused(path, why) for path, why in lookup.troubles.items())
-    return replace(report, near_hits=len(near), near_keys=tuple(keys), warnings=(*report.warnings, *troubles))
+    warnings = (*report.warnings, *lookup.warnings())
+    return replace(report, near_hits=len(near), near_keys=tuple(keys), warnings=warnings)
 
 
 def _paths(job: CompileJob) -> Iterator[Path]:
@@ -90,7 +88,3 @@ def _paths(job: CompileJob) -> Iterator[Path]:
         yield path
     if job.options.own_database and own is not None and own.is_file():
         yield own
-
-
-def _unused(path: Path, why: str) -> str:
-    return f"the tuning database is not used: {why} ({path})"

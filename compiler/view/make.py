@@ -12,7 +12,6 @@ from compiler.core.files import private_directory
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.links import NodeLinks, node_links
 from compiler.library_inspection import inspect_library
-from compiler.pipeline import run_job
 from compiler.replay import is_recorded, replayed
 from compiler.reports import CompileOptions, CompileReport, LibraryReport
 from compiler.runtime.manifest import manifest_of
@@ -20,6 +19,7 @@ from compiler.stages.compilation import Compilation
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, ReplayedKernel
 from compiler.targets import Target, get_target
+from compiler.tune.use import run_tuned, tuning_of
 from compiler.view.collect import CompiledParts
 from compiler.view.kernels import read_assembly, viewed_kernel
 from compiler.view.measure import measure_speed
@@ -49,7 +49,9 @@ def _view_model(request: ViewRequest, options: CompileOptions, progress: Progres
         library = directory / "model.so"
         job = CompileJob.of(request.path, replace(options, output=library), progress)
         with cache_in_use(job.settings.cache_dir):
-            compiled = run_job(job, seen.append)
+            tuning = tuning_of(job)
+            compiled = run_tuned(job, tuning, seen.append)
+            compiled = replace(compiled, warnings=(*tuning.warnings, *compiled.warnings))
             made = seen[0]
             assembly, missing = read_assembly(job.target, library, list(dict.fromkeys(made.objects)))
         report = _report(request.path, library, made.kernels, assembly)

@@ -1,4 +1,4 @@
-"""`tk compile` takes what was tuned, says so, and takes nothing that was measured under other circumstances."""
+"""`tk compile` takes what was tuned, says so, and takes nothing that was measured otherwise."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def tune(
     change: Callable[[Environment], Environment] = lambda item: item,
     **changes: Any,
 ) -> list[Record]:
-    """Add a record of each of a model's workloads that differs from the default, as if it had been measured."""
+    """Add a record of each workload of a model, other than its default, as if it had been measured."""
     job = job_of(model)
     environment = change(environment_here(job.target, job.settings))
     workloads = workloads_of(model)

@@ -42,4 +42,14 @@ def in_words(error: Exception, path: Path) -> TkError:
         return BadInputError("a record is of a workload that is not in the database", where=where)
     if says(error, "no such table"):
         return BadInputError("this is no tuning database", where=where, why=why, hint="name another file")
-    return BadInputError("the tuning database is damaged", where=where, why=why, hint=_MEND)
+    return damaged(path, why)
+
+
+def damaged(path: Path, why: str) -> BadInputError:
+    """The error for a database whose content makes no sense."""
+    return BadInputError("the tuning database is damaged", where=str(path), why=why, hint=_MEND)
+
+
+def unused(path: Path, why: str) -> str:
+    """The warning of a command that goes on without a database."""
+    return f"the tuning database is not used: {why} ({path})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -12,10 +12,11 @@ from compiler.core.cache import ContentCache, content_key
 from compiler.core.diagnostics import TkError
 from compiler.core.settings import Settings
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
-from compiler.stages.tuned import Tuned
+from compiler.stages.tuned import Decisions, Tuned
 from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import RejectedError, make_candidate
+from compiler.tune.database.errors import unused
 from compiler.tune.database.rows import decisions_text
 from compiler.tune.database.store import Database
 from compiler.tune.environment import differences
@@ -52,7 +53,7 @@ class Lookup:
     databases that cannot be read, which are left out.
     """
 
-    paths: Sequence[Path]
+    paths: tuple[Path, ...]
     target: Target
     settings: Settings
     environment: Environment
@@ -72,7 +73,11 @@ class Lookup:
 
     def find(self, workload: Workload) -> Found:
         """The nearest record of a workload."""
-        bests = {one.id: one for path in self.paths for one in self._bests(path, workload)}
+
+        def fastest(database: Database) -> list[Record]:
+            return database.bests(workload.key)
+
+        bests = {one.id: one for path in self.paths for one in self._asked(path, fastest)}
         if not bests:
             return Found()
         near = [Found(one, differences(self.environment, one.environment)) for one in bests.values()]
@@ -84,13 +89,23 @@ class Lookup:
         """What was found so far and differs."""
         return [one for one in self.found.values() if one.kind == "near"]
 
-    def _bests(self, path: Path, workload: Workload) -> list[Record]:
+    def tried(self, workload: Workload) -> Iterator[Record]:
+        """All records of a workload, failures too."""
+        found = (self._asked(path, lambda database: database.tried(workload.key)) for path in self.paths)
+        yield from {one.id: one for records in found for one in records}.values()
+
+    def warnings(self) -> Iterator[str]:
+        """Why databases are left out."""
+        for path, why in self.troubles.items():
+            yield unused(path, why)
+
+    def _asked(self, path: Path, question: Callable[[Database], list[Record]]) -> list[Record]:
         if path in self.troubles:
             return []
         try:
             if path not in self._opened:
                 self._opened[path] = Database.read(path)
-            return self._opened[path].bests(workload.key)
+            return question(self._opened[path])
         except TkError as error:
             self.troubles[path] = error.why or error.what
             return []
@@ -103,22 +118,26 @@ class Lookup:
         return found if self._makes(workload, record) else Found(record, (PROGRAM,))
 
     def _makes(self, workload: Workload, record: Record) -> bool:
-        """Whether our rules make the program of a record out of its decisions; remembered in the cache."""
-        parts = workload.to_json(), decisions_text(record.decisions), self.target.text
-        environment = json.dumps([self.environment.tk, self.environment.flags])
-        cache = ContentCache(self.settings.cache_dir / "candidates")
-        made = cache.made(content_key("candidate", environment, *parts), self._maker(workload, record))
-        return made.read_bytes().decode() == record.program
+        """Whether our rules make the program of a record out of its decisions."""
+        made = made_program(workload, record.decisions, self.target, self.environment, self.settings)
+        return made == record.program
 
-    def _maker(self, workload: Workload, record: Record) -> Callable[[], bytes]:
-        def make() -> bytes:
-            chooser = ReplayChooser(record.decisions, AnalyticChooser())
-            try:
-                return make_candidate(workload, self.target, chooser).program.encode()
-            except RejectedError:
-                return b""
 
-        return make
+def made_program(
+    workload: Workload, decisions: Decisions, target: Target, environment: Environment, settings: Settings
+) -> str:
+    """The digest of the program that our rules make of decisions, empty for none; kept in the cache."""
+
+    def make() -> bytes:
+        chooser = ReplayChooser(decisions, AnalyticChooser())
+        try:
+            return make_candidate(workload, target, chooser).program.encode()
+        except RejectedError:
+            return b""
+
+    rules = json.dumps([environment.tk, environment.flags, target.text])
+    key = content_key("candidate", rules, workload.to_json(), decisions_text(decisions))
+    return ContentCache(settings.cache_dir / "candidates").made(key, make).read_bytes().decode()
 
 
 def _distance(found: Found) -> tuple[int, float, str]:

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
-import sqlite3
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, Engine, Select, create_engine, func, select
+from sqlalchemy import Connection, Engine, Select, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from compiler.core import disk
-from compiler.core.diagnostics import BadInputError, HostError
+from compiler.core.diagnostics import BadInputError, TkError
 from compiler.stages.workload import Workload
-from compiler.tune.database.errors import WAIT_SECONDS, in_words, says
+from compiler.tune.database.errors import damaged, says
+from compiler.tune.database.file import (
+    check_version,
+    file_version,
+    speaking,
+    sqlite_engine,
+    transaction,
+    use_log,
+)
 from compiler.tune.database.generation import GENERATION
 from compiler.tune.database.rows import environment_row, record_of, record_row
-from compiler.tune.database.schema import (
-    VERSION,
-    create_tables,
-    environments,
-    meta,
-    records,
-    schema_version,
-    withdrawn,
-    workloads,
-)
-from compiler.tune.database.shape import shape_of
+from compiler.tune.database.schema import create_tables, environments, meta, records, withdrawn, workloads
+from compiler.tune.database.shape import shape_distance, shape_of
 from compiler.tune.record import OK, Record
+
+Relation = Literal["exact", "epilogue", "shape"]
+_RELATIONS: tuple[Relation, ...] = ("exact", "epilogue", "shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A record of a workload that is like another one; distance: 1 for a factor of two in one extent."""
+
+    relation: Relation
+    distance: float
+    record: Record
 
 
 class Database:
@@ -50,15 +60,15 @@ class Database:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open a database to read and to write; it is made where there is none."""
-        with _speaking(path):
+        with speaking(path):
             disk.make_directories(path.parent)
-            made = cls(path, _engine(path, "rwc"))
-            with made._writing() as connection:
-                version = _version(connection, path)
+            made = cls(path, sqlite_engine(path, "rwc"))
+            with made.writing() as connection:
+                version = file_version(connection, path)
                 if version is None:
                     create_tables(connection)
-            _check_version(version, path)
-            _use_log(path)
+            check_version(version, path)
+            use_log(path)
         return made
 
     @classmethod
@@ -66,30 +76,37 @@ class Database:
         """Open a database that exists, to read it; raises BadInputError where there is none, too."""
         if not path.is_file():
             raise BadInputError("there is no tuning database", where=str(path), hint="check the path")
-        with _speaking(path):
+        with speaking(path):
             try:
-                made = cls(path, _engine(path, "ro"))
-                with made._reading() as connection:
-                    version = _version(connection, path)
+                return cls._read(path, "")
             except DBAPIError as error:
                 if not says(error, "unable to open", "readonly"):
                     raise
-                made = cls(path, _engine(path, "ro", "&immutable=1"))  # in a folder that cannot be written
-                with made._reading() as connection:
-                    version = _version(connection, path)
-            _check_version(version, path)
-        return made
+                return cls._read(path, "&immutable=1")  # in a folder that cannot be written
+
+    @classmethod
+    def _read(cls, path: Path, how: str) -> Self:
+        engine = sqlite_engine(path, "ro", how)
+        with engine.connect() as connection:
+            check_version(file_version(connection, path), path)
+        return cls(path, engine)
 
     # ------------------------------------------------------------ changes
 
-    def add(self, made: Iterable[Record], of: Iterable[Workload] = ()) -> int:
+    def add(
+        self,
+        made: Iterable[Record],
+        of: Iterable[Workload] = (),
+        withdrawn_for: Mapping[str, str] | None = None,
+    ) -> int:
         """Add workloads and records in one transaction; returns how many records were new.
 
-        A record's workload is among `of`, or was added before.
+        A record's workload is among `of`, or was added before. withdrawn_for: reasons, by the ids of those
+        that are withdrawn at once.
         """
         rows = [(record_row(one), environment_row(one.environment)) for one in made]
         shapes = [(one, shape_of(one)) for one in of]
-        with self._writing() as connection:
+        with self.writing() as connection:
             for workload, shape in shapes:
                 values = {
                     "key": workload.key,
@@ -103,69 +120,130 @@ class Database:
             for record, environment in rows:
                 connection.execute(insert(environments).values(environment).on_conflict_do_nothing())
                 added += connection.execute(insert(records).values(record).on_conflict_do_nothing()).rowcount
-            _changed(connection, {row["target"] for record, row in rows if record["status"] == OK})
+            _withdraw(connection, withdrawn_for or {})
+            note_change(connection, {row["target"] for record, row in rows if record["status"] == OK})
         return added
 
     def withdraw(self, ids: Iterable[str], reason: str) -> None:
         """Let records not be compiled with any more, though they stay: they were measured."""
-        date = now()
-        with self._writing() as connection:
-            for one in ids:
-                row = {"record": one, "reason": reason, "date": date}
-                connection.execute(insert(withdrawn).values(row).on_conflict_do_nothing())
-            _changed(connection)
+        with self.writing() as connection:
+            _withdraw(connection, dict.fromkeys(ids, reason))
+            note_change(connection)
 
     # ------------------------------------------------------------ questions
 
     def bests(self, workload: str) -> list[Record]:
         """The fastest record of a workload in each environment in which it was measured."""
-        place = func.row_number().over(partition_by=records.c.environment, order_by=_FASTEST)
+        place = func.row_number().over(partition_by=records.c.environment, order_by=FASTEST)
         ranked = (
-            _joined(place.label("rank"))
+            joined(place.label("rank"))
             .where(records.c.workload == workload, records.c.status == OK, withdrawn.c.record.is_(None))
             .subquery()
         )
-        return self._found(select(ranked).where(ranked.c.rank == 1).order_by(ranked.c.median, ranked.c.id))
+        return self.found(select(ranked).where(ranked.c.rank == 1).order_by(ranked.c.median, ranked.c.id))
 
     def top(self, workload: str, count: int) -> list[Record]:
         """The fastest records of a workload, in any environment."""
-        ok = _joined().where(records.c.workload == workload, records.c.status == OK)
-        return self._found(ok.order_by(*_FASTEST).limit(count))
+        ok = joined().where(records.c.workload == workload, records.c.status == OK)
+        return self.found(ok.order_by(*FASTEST).limit(count))
 
     def tried(self, workload: str) -> list[Record]:
         """All records of a workload, failures too, in the order of their dates."""
-        return self._found(
-            _joined().where(records.c.workload == workload).order_by(records.c.date, records.c.id)
+        return self.found(
+            joined().where(records.c.workload == workload).order_by(records.c.date, records.c.id)
         )
+
+    def reasons(self, workload: str) -> dict[str, str]:
+        """Why records of a workload are withdrawn, by their ids."""
+        wanted = select(records.c.id, withdrawn.c.reason).join(withdrawn, withdrawn.c.record == records.c.id)
+        with self.reading() as connection:
+            rows = connection.execute(wanted.where(records.c.workload == workload)).all()
+        return {row[0]: row[1] for row in rows}
 
     def workload(self, key: str) -> Workload | None:
         """A workload by its key."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = connection.execute(select(workloads.c.json).where(workloads.c.key == key)).scalar()
-        return None if found is None else Workload.from_json(found)
+        return None if found is None else self._parsed(key, found)
 
-    # ------------------------------------------------------------ transactions
+    def workloads(self) -> Iterator[Workload]:
+        """All workloads, one after the other, in the order of their keys."""
+        with self.reading() as connection:
+            keys = connection.execute(select(workloads.c.key).order_by(workloads.c.key)).scalars().all()
+        for key in keys:
+            found = self.workload(key)
+            if found is not None:
+                yield found
 
-    def _found(self, wanted: Select[Any]) -> list[Record]:
-        with self._reading() as connection:
-            return [record_of(dict(row)) for row in connection.execute(wanted).mappings()]
+    def keys_like(self, start: str, most: int) -> tuple[list[str], list[str]]:
+        """Keys of workloads and ids of records that start so, at most so many of each."""
+        found = []
+        with self.reading() as connection:
+            for column in (workloads.c.key, records.c.id):
+                wanted = select(column).where(column.startswith(start, autoescape=True)).limit(most)
+                found.append(list(connection.execute(wanted.order_by(column)).scalars()))
+        return found[0], found[1]
+
+    def record(self, id: str) -> Record | None:  # noqa: A002 - a record's id
+        """A record by its id."""
+        return next(iter(self.found(joined().where(records.c.id == id))), None)
+
+    def related(self, workload: Workload, count: int) -> list[Related]:
+        """The fastest record of each of the workloads that are most like this one, the nearest first.
+
+        exact: the workload itself. epilogue: the same reduction of the same sizes, with something else before
+        or after it. shape: the same reduction of other sizes.
+        """
+        shape = shape_of(workload)
+        wanted = select(workloads.c.key, workloads.c.anchor, workloads.c.extents)
+        with self.reading() as connection:
+            rows = connection.execute(wanted.where(workloads.c.family == shape.family)).all()
+        found = []
+        for key, anchor, extents in rows:
+            relation: Relation = "epilogue" if anchor == shape.anchor else "shape"
+            relation = "exact" if key == workload.key else relation
+            far = shape_distance(shape.extents, json.loads(extents))
+            found.append((_RELATIONS.index(relation), far, key, relation))
+        made: list[Related] = []
+        for _, far, key, relation in sorted(found):
+            made += [Related(relation, far, one) for one in self.top(key, 1)]
+            if len(made) >= count:
+                break
+        return made
+
+    def _parsed(self, key: str, text: str) -> Workload:
+        try:
+            found = Workload.from_json(text)
+        except (TkError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise damaged(self.path, f"workload {key} cannot be read: {error}") from error
+        if found.key != key:
+            raise damaged(self.path, f"workload {key} has another key by its content")
+        return found
+
+    def found(self, wanted: Select[Any]) -> list[Record]:
+        """The records that a query over `joined` gives."""
+        with self.reading() as connection:
+            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+        try:
+            return [record_of(row) for row in rows]
+        except (ValueError, TypeError, KeyError) as error:
+            raise damaged(self.path, f"a record cannot be read: {error}") from error
+
+    def shrink(self) -> None:
+        """Give what was removed back to the disk."""
+        with self.reading() as connection:
+            connection.exec_driver_sql("VACUUM")
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        """A transaction that holds the file from its beginning, so that it never fails in the middle."""
-        with _speaking(self.path), self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                with contextlib.suppress(DBAPIError):  # after a full disk sqlite has undone it itself
-                    connection.exec_driver_sql("ROLLBACK")
-                raise
-            connection.exec_driver_sql("COMMIT")
+    def writing(self) -> Iterator[Connection]:
+        """A transaction, as `transaction` makes it."""
+        with speaking(self.path), transaction(self._engine) as connection:
+            yield connection
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with _speaking(self.path), self._engine.connect() as connection:
+    def reading(self) -> Iterator[Connection]:
+        """A connection to ask."""
+        with speaking(self.path), self._engine.connect() as connection:
             yield connection
 
 
@@ -174,10 +252,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-_FASTEST = (records.c.median, records.c.date, records.c.id)
+FASTEST = (records.c.median, records.c.date, records.c.id)
 
 
-def _joined(*more: Any) -> Select[Any]:
+def joined(*more: Any) -> Select[Any]:
     """Records with the fields of their environments, and whether they were withdrawn."""
     fields = [column for column in environments.c if column.name != "digest"]
     return (
@@ -187,78 +265,20 @@ def _joined(*more: Any) -> Select[Any]:
     )
 
 
-# ---------------------------------------------------------------- the file
+def _withdraw(connection: Connection, reasons: Mapping[str, str]) -> None:
+    date = now()
+    for one, reason in reasons.items():
+        row = {"record": one, "reason": reason, "date": date}
+        connection.execute(insert(withdrawn).values(row).on_conflict_do_nothing())
 
 
-def _engine(path: Path, mode: str, more: str = "") -> Engine:
-    """Connections to a file: `rwc` reads, writes and makes it, `ro` only reads it."""
-    address = f"{path.absolute().as_uri()}?mode={mode}{more}"
-
-    def connect() -> sqlite3.Connection:
-        made = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
-        made.execute("PRAGMA foreign_keys = ON")
-        made.execute("PRAGMA synchronous = FULL")
-        return made
-
-    return create_engine("sqlite://", creator=connect, poolclass=NullPool)
-
-
-def _use_log(path: Path) -> None:
-    """Let readers and a writer work at the same time; a file remembers it."""
-    for _ in range(50):
-        connected = contextlib.closing(sqlite3.connect(path, timeout=WAIT_SECONDS))
-        # It may be locked for a moment: others have just made the file, too.
-        with connected as connection, contextlib.suppress(sqlite3.OperationalError):
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        time.sleep(0.02)
-
-
-def _version(connection: Connection, path: Path) -> int | None:
-    try:
-        return schema_version(connection)
-    except ValueError as error:
-        raise BadInputError(
-            "this is no tuning database", where=str(path), why=str(error), hint="name another file"
-        ) from error
-
-
-def _check_version(version: int | None, path: Path) -> None:
-    if version is None or version == VERSION:
-        return
-    if version > VERSION:
-        raise BadInputError(
-            "the tuning database was written by a newer tk",
-            where=str(path),
-            why=f"its tables are of version {version}, this tk knows those up to {VERSION}",
-            hint="use that tk, or another database with --db",
-        )
-    raise BadInputError(
-        "the tuning database was written by an older tk",
-        where=str(path),
-        why=f"its tables are of version {version}, this tk has version {VERSION}",
-        hint="bring it up to date: `tk tune migrate`",
-    )
-
-
-def _changed(connection: Connection, targets: Iterable[str] | None = None) -> None:
+def note_change(connection: Connection, targets: Iterable[str] | None = None) -> None:
     """Note that records of these targets, by default of all, are others now: see `generation`."""
     if targets is None:
-        targets = connection.execute(select(environments.c.target).distinct()).scalars().all()
+        names = select(meta.c.name).where(meta.c.name.startswith(GENERATION))
+        targets = [name.removeprefix(GENERATION) for name in connection.execute(names).scalars()]
     for target in targets:
         row = {"name": f"{GENERATION}{target}", "value": secrets.token_hex(16)}
         changes = {"value": row["value"]}
         wanted = insert(meta).values(row).on_conflict_do_update(index_elements=["name"], set_=changes)
         connection.execute(wanted)
-
-
-@contextlib.contextmanager
-def _speaking(path: Path) -> Iterator[None]:
-    """Say in the user's words what sqlite found."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error) as error:
-        raise in_words(error, path) from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise HostError("the tuning database cannot be opened", where=str(path), why=why) from error

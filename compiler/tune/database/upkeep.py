@@ -1,0 +1,86 @@
+"""Databases made smaller, and brought to the version of this tk."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection, delete, func, select
+
+from compiler.core.diagnostics import BadInputError
+from compiler.tune.database.file import check_version, file_version, speaking, sqlite_engine, transaction
+from compiler.tune.database.report import Migrated, Thinned
+from compiler.tune.database.schema import VERSION, environments, migrate_tables, records, withdrawn, workloads
+from compiler.tune.database.store import FASTEST, Database, note_change
+from compiler.tune.record import DEFAULT_NOTE, OK
+
+
+def prune_tuning(path: Path, keep: int, failures_days: float, *, dry_run: bool) -> Thinned:
+    """Keep so many of the fastest records of each workload in each environment, and failures for so long.
+
+    Default schedules stay: gains are told by them. What is removed is measured again by a later search.
+    """
+    database = Database.read(path)
+    if dry_run:
+        with database.reading() as connection:
+            return _pruned(connection, path, keep, failures_days, remove=False)
+    database = Database.open(path)
+    with database.writing() as connection:
+        made = _pruned(connection, path, keep, failures_days, remove=True)
+    database.shrink()
+    return made
+
+
+def _pruned(connection: Connection, path: Path, keep: int, days: float, *, remove: bool) -> Thinned:
+    slow, old = _slow(connection, keep), _old(connection, days)
+    gone = [*slow, *old]
+    left = set(
+        connection.execute(select(records.c.workload).where(records.c.id.not_in(gone)).distinct()).scalars()
+    )
+    empty = [key for key in connection.execute(select(workloads.c.key)).scalars() if key not in left]
+    count = connection.execute(select(func.count()).select_from(records)).scalar() or 0
+    if remove and (gone or empty):
+        connection.execute(delete(withdrawn).where(withdrawn.c.record.in_(gone)))
+        connection.execute(delete(records).where(records.c.id.in_(gone)))
+        connection.execute(delete(workloads).where(workloads.c.key.in_(empty)))
+        used = select(records.c.environment)
+        connection.execute(delete(environments).where(environments.c.digest.not_in(used)))
+        note_change(connection)
+    return Thinned(path, len(slow), len(old), len(empty), count - len(gone))
+
+
+def _slow(connection: Connection, keep: int) -> list[str]:
+    """Measured records, no defaults, of which there are enough faster ones."""
+    place = func.row_number().over(partition_by=(records.c.workload, records.c.environment), order_by=FASTEST)
+    ranked = (
+        select(records.c.id, records.c.notes, place.label("place")).where(records.c.status == OK).subquery()
+    )
+    is_default = func.json_extract(ranked.c.notes, f"$.{DEFAULT_NOTE}").is_not(None)
+    return list(connection.execute(select(ranked.c.id).where(ranked.c.place > keep, ~is_default)).scalars())
+
+
+def _old(connection: Connection, days: float) -> list[str]:
+    """Failures of more than so many days ago."""
+    before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+    return list(
+        connection.execute(
+            select(records.c.id).where(records.c.status != OK, records.c.date < before)
+        ).scalars()
+    )
+
+
+def migrate_tuning(path: Path) -> Migrated:
+    """Bring a database to the version of this tk, in one transaction.
+
+    Raises BadInputError where there is none, or where it is of a newer tk.
+    """
+    if not path.is_file():
+        raise BadInputError("there is no tuning database", where=str(path), hint="check the path")
+    with speaking(path), transaction(sqlite_engine(path, "rw")) as connection:
+        version = file_version(connection, path)
+        if version is None or version > VERSION:
+            check_version(version, path)
+        before = VERSION if version is None else version
+        migrate_tables(connection, before)
+    Database.open(path)  # a file without tables gets them
+    return Migrated(path, before, VERSION)

@@ -1,0 +1,28 @@
+"""The list of the subcommands of `tk tune`."""
+
+from __future__ import annotations
+
+import typer
+
+from toolchain.commands.tune import exchange, show, stats, upkeep
+from toolchain.commands.tune.group import TuneGroup
+from toolchain.options import spread
+
+app = typer.Typer(
+    cls=TuneGroup, help="What was measured of kernels, and which are fastest.", no_args_is_help=True
+)
+
+
+@app.callback()
+def tune_group() -> None:
+    """What was measured of kernels, and which are fastest."""
+
+
+# One line for each subcommand, in the order of `tk tune --help`.
+app.command("stats")(spread(stats.stats_command))
+app.command("show")(spread(show.show_command))
+app.command("export")(spread(exchange.export_command))
+app.command("import")(spread(exchange.import_command))
+app.command("merge")(spread(exchange.merge_command))
+app.command("prune")(spread(upkeep.prune_command))
+app.command("migrate")(spread(upkeep.migrate_command))
