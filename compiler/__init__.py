@@ -121,6 +121,14 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.tune.database.stats import tuning_stats as tuning_stats
     from compiler.tune.database.upkeep import migrate_tuning as migrate_tuning
     from compiler.tune.database.upkeep import prune_tuning as prune_tuning
+    from compiler.tune.record import TuningRecord as TuningRecord
+    from compiler.tune.report import Budget as Budget
+    from compiler.tune.report import TunedKernel as TunedKernel
+    from compiler.tune.report import TuneReport as TuneReport
+    from compiler.tune.report import TuneRequest as TuneRequest
+    from compiler.tune.report import TuneState as TuneState
+    from compiler.tune.tuner import tune_model as tune_model
+    from compiler.tune.tuner import tune_plan as tune_plan
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.calibrate import Calibration as Calibration
     from compiler.verify.calibrate import calibrate as calibrate
@@ -180,6 +188,9 @@ _HOMES = {
     ),
     "compiler.tune.database.stats": ("show_tuning", "tuning_stats"),
     "compiler.tune.database.upkeep": ("migrate_tuning", "prune_tuning"),
+    "compiler.tune.record": ("TuningRecord",),
+    "compiler.tune.report": ("Budget", "TunedKernel", "TuneReport", "TuneRequest", "TuneState"),
+    "compiler.tune.tuner": ("tune_model", "tune_plan"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),

@@ -105,7 +105,8 @@ def _why_not(key: str, compared: Compared) -> str:
     low, high = compared.intervals[key]
     if high < 1.0:
         return ""
-    return f"{100 * (after / before - 1):+.1f} % in the network ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
+    most = f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
+    return f"{100 * (after / before - 1):+.1f} % in the network ({most})"
 
 
 def records_of(chosen: Mapping[str, Record]) -> Records:

@@ -110,3 +110,7 @@ def record_id(record: Record) -> str:
         dict(record.notes),
     ]
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())
+
+
+TuningRecord = Record
+"""What it is called outside of the compiler, where there are records of other things."""

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from compiler.core.progress import Progress, silent
 from compiler.schedule.chooser import AnalyticChooser
+from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.database.store import Database, now
 from compiler.tune.environment import differences
@@ -27,7 +28,6 @@ from compiler.tune.record import OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import TaskScheduler
-from compiler.targets import Target
 
 
 class Callbacks(Protocol):

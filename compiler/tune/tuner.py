@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from compiler.core.cache_space import cache_in_use, make_room
-from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
+from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.files import copy_atomic, private_directory
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import usable_processors
@@ -20,7 +19,7 @@ from compiler.tune.finish import Finished, finish
 from compiler.tune.measure import measurer_for
 from compiler.tune.network import Built, Network, NetworkKernel, kernels_of
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import Environment, Record
+from compiler.tune.record import Record
 from compiler.tune.report import STRATEGIES, Budget, TunedKernel, TuneReport, TuneRequest
 from compiler.tune.search import make_strategy
 from compiler.tune.search.tasks import TaskScheduler

@@ -1,4 +1,4 @@
-"""What is seen while a search goes on: a live table on a terminal, plain lines elsewhere, logs in a folder."""
+"""What is seen while a search goes on: a live table on a terminal, plain lines elsewhere; its folder."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def _whole(state: compiler.TuneState) -> str:
     """The network's predicted latency, and the time left."""
     predicted = f"kernels {state.predicted * state.untuned_ms:.4g} of {state.untuned_ms:.4g} ms predicted"
     left = "" if state.seconds_left is None else f", {_time(state.seconds_left)} left"
-    return f"{state.trials} tried in {_time(state.seconds)}{left}; {predicted} ({100 * (1 - state.predicted):.1f} % less)"
+    saved = f"{100 * (1 - state.predicted):.1f} % less"
+    return f"{state.trials} tried in {_time(state.seconds)}{left}; {predicted} ({saved})"
 
 
 def _time(seconds: float) -> str:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import typer
 
-from toolchain.commands.tune import exchange, show, stats, upkeep
+from toolchain.commands.tune import exchange, search, show, stats, upkeep
 from toolchain.commands.tune.group import TuneGroup
 from toolchain.options import spread
 
 app = typer.Typer(
-    cls=TuneGroup, help="What was measured of kernels, and which are fastest.", no_args_is_help=True
+    cls=TuneGroup,
+    help="Search for faster kernels (`tk tune MODEL`), and the database of what was found.",
+    no_args_is_help=True,
 )
 
 
 @app.callback()
 def tune_group() -> None:
-    """What was measured of kernels, and which are fastest."""
+    """Search for faster kernels (`tk tune MODEL`), and the database of what was found."""
 
 
 # One line for each subcommand, in the order of `tk tune --help`.
+app.command("search")(spread(search.search_command))
 app.command("stats")(spread(stats.stats_command))
 app.command("show")(spread(show.show_command))
 app.command("export")(spread(exchange.export_command))
