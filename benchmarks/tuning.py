@@ -3,9 +3,9 @@
     python benchmarks/tuning.py [--networks squeezenet] [--minutes 20] [--threads 1] [--target cpu]
 
 Each network is tuned from a database of its own, which is kept: a second run goes on where the first one
-ended, and `--minutes 0` measures what is there. The tuned library is compiled as `tk compile` does it, with the
-database; the untuned one without. `gain` is tuned by untuned time,
-`tk / best` the tuned time by the best other engine's, of the least times.
+ended, and `--minutes 0` measures what is there. The tuned library is compiled as `tk compile` does it, with
+the database; the untuned one without. `gain` is tuned by untuned time, `tk / best` the tuned time by the best
+other engine's, of the least times.
 """
 
 from __future__ import annotations

@@ -45,9 +45,7 @@ def summary(report: compiler.TuneReport) -> str:
     kernels = by_time(report.kernels)
     rows = [(*kernel_row(one), "tuned" if one.kept else one.reason or "default") for one in kernels]
     lines = [console.table((*HEADER, "in the library"), rows), ""]
-    for one in kernels:
-        if one.kept:
-            lines.append(f"{short(one.name)}: {decisions_text(one)}")
+    lines += [f"{short(one.name)}: {decisions_text(one)}" for one in kernels if one.kept]
     found = report.difference
     kept = sum(one.kept for one in kernels)
     if found is None:

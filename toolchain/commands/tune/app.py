@@ -8,11 +8,8 @@ from toolchain.commands.tune import exchange, search, show, stats, upkeep
 from toolchain.commands.tune.group import TuneGroup
 from toolchain.options import spread
 
-app = typer.Typer(
-    cls=TuneGroup,
-    help="Search for faster kernels (`tk tune MODEL`), and the database of what was found.",
-    no_args_is_help=True,
-)
+HELP = "Search for faster kernels (`tk tune MODEL`), and the database of what was found."
+app = typer.Typer(cls=TuneGroup, help=HELP, no_args_is_help=True)
 
 
 @app.callback()
