@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from compiler.loops.text import parse_func
 from compiler.pipeline import run_job
 from compiler.reports import CompileOptions
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.trace import Trace
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import Tuned
 from compiler.stages.workload import Workload
@@ -17,6 +19,63 @@ from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.database.store import Database, now
 from compiler.tune.environment import environment_here
 from compiler.tune.record import Environment, Measured, Record
+
+_PRODUCT = """func kernel(
+    x0: f32[{m}, {k}],
+    w1: f32[{k}, {n}] @constant
+) -> (
+    y: f32[{m}, {n}]
+)
+{local}  for i in 0..{m}
+    for j in 0..{n}
+      for r in 0..{k}
+        block product(
+            vi: spatial {m} = i,
+            vj: spatial {n} = j,
+            vr: reduce {k} = r
+        )
+          reads x0[vi, vr], w1[vr, vj]
+          writes {into}[vi, vj]
+          init
+            {into}[vi, vj] = 0.0
+          {into}[vi, vj] += x0[vi, vr] * w1[vr, vj]
+{more}"""
+_RELU = """  for a in 0..{m}
+    for b in 0..{n}
+      block relu(
+          va: spatial {m} = a,
+          vb: spatial {n} = b
+      )
+        reads t[va, vb]
+        writes y[va, vb]
+        y[va, vb] = max(t[va, vb], 0.0)
+"""
+HERE = Environment("cpu", "x86-64-v3", "a processor", "", "g++ 12.2.0", "-O2", 2, "0.1.0+0")
+
+
+def product(m: int, n: int, k: int, *, relu: bool = False) -> Workload:
+    """A product of matrices, with its result cut off below 0 or as it is."""
+    sizes = {"m": m, "n": n, "k": k}
+    local = f"  local t: f32[{m}, {n}]\n" if relu else ""
+    more = _RELU.format(**sizes) if relu else ""
+    text = _PRODUCT.format(**sizes, local=local, into="t" if relu else "y", more=more)
+    return Workload.of(parse_func(text), {})
+
+
+def plain_record(workload: Workload, seconds: float | None = 1e-3, **changes: Any) -> Record:
+    """A record that nobody measured; a failure where there are no seconds."""
+    measured = Measured("ok", (seconds,)) if seconds is not None else Measured("crash", (), "signal 11")
+    values = {
+        "workload": workload.key,
+        "decisions": {"product.tile": (4, 3, 1), "product.order": (0,)},
+        "program": "p",
+        "trace": Trace(()).to_json(),
+        "measured": measured,
+        "environment": HERE,
+        "date": now(),
+        **changes,
+    }
+    return Record.of(**values)
 
 
 def job_of(model: Path, **options: Any) -> CompileJob:

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
-from compiler.core.diagnostics import BadInputError, TkError
+from compiler.core.diagnostics import BadInputError
 from compiler.core.files import stream_atomic
 from compiler.core.units import counted
 from compiler.schedule.trace import Trace
 from compiler.stages.workload import Workload
 from compiler.tune.database.report import Moved
+from compiler.tune.database.rows import UNREADABLE, workload_of
 from compiler.tune.database.store import Database
 from compiler.tune.record import FAILURES, OK, Environment, Measured, Record, record_id
 
@@ -24,8 +25,6 @@ LONGEST_LINE = 8 << 20
 MOST_LINES = 1_000_000
 _SHOWN_PROBLEMS = 20
 _SHORT, _LONG = 4096, 4 << 20
-_UNREADABLE = (TkError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""What readers of our own texts raise for any text."""
 
 Short = Annotated[str, Field(max_length=_SHORT)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -261,13 +260,9 @@ def _problems(error: ValidationError) -> str:
 
 def _workload(line: WorkloadLine) -> Workload:
     try:
-        made = Workload.from_json(line.json_text)
-    except _UNREADABLE as error:
-        what = error.what if isinstance(error, TkError) else str(error)
-        raise _LineError(f"json: no workload: {what}") from error
-    if made.key != line.key:
-        raise _LineError("key: it is not that of the workload")
-    return made
+        return workload_of(line.key, line.json_text)
+    except ValueError as error:
+        raise _LineError(f"json: {error}") from error
 
 
 def _record(line: RecordLine) -> Record:
@@ -275,7 +270,7 @@ def _record(line: RecordLine) -> Record:
         raise _LineError(f"seconds: those of a record that is {OK}, and of no other")
     try:
         Trace.from_json(line.trace)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _LineError("trace: it cannot be read") from error
     made = Record(
         id=line.id,

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from compiler.core.diagnostics import TkError
 from compiler.core.files import sha256_bytes
 from compiler.stages.tuned import Decisions
+from compiler.stages.workload import Workload
 from compiler.tune.record import Environment, Measured, Record
 
+UNREADABLE = (TkError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What readers of our own texts raise for any text."""
 ENVIRONMENT = tuple(item.name for item in fields(Environment))
 
 
@@ -69,3 +73,15 @@ def decisions_text(decisions: Decisions) -> str:
 def decisions_of(text: str) -> Decisions:
     """What `decisions_text` wrote."""
     return {name: tuple(value) for name, value in json.loads(text)}
+
+
+def workload_of(key: str, text: str) -> Workload:
+    """The workload of a text that anybody may have written; raises ValueError for none of this key."""
+    try:
+        made = Workload.from_json(text)
+        own = made.key
+    except UNREADABLE as error:
+        raise ValueError(f"no workload: {error.what if isinstance(error, TkError) else error}") from error
+    if own != key:
+        raise ValueError("its key is not that of the workload")
+    return made

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from compiler.core import disk
-from compiler.core.diagnostics import BadInputError, TkError
+from compiler.core.diagnostics import BadInputError
 from compiler.stages.workload import Workload
 from compiler.tune.database.errors import damaged, says
 from compiler.tune.database.file import (
@@ -28,7 +28,7 @@ from compiler.tune.database.file import (
     use_log,
 )
 from compiler.tune.database.generation import GENERATION
-from compiler.tune.database.rows import environment_row, record_of, record_row
+from compiler.tune.database.rows import UNREADABLE, environment_row, record_of, record_row, workload_of
 from compiler.tune.database.schema import create_tables, environments, meta, records, withdrawn, workloads
 from compiler.tune.database.shape import shape_distance, shape_of
 from compiler.tune.record import OK, Record
@@ -213,12 +213,9 @@ class Database:
 
     def _parsed(self, key: str, text: str) -> Workload:
         try:
-            found = Workload.from_json(text)
-        except (TkError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise damaged(self.path, f"workload {key} cannot be read: {error}") from error
-        if found.key != key:
-            raise damaged(self.path, f"workload {key} has another key by its content")
-        return found
+            return workload_of(key, text)
+        except ValueError as error:
+            raise damaged(self.path, f"workload {key}: {error}") from error
 
     def found(self, wanted: Select[Any]) -> list[Record]:
         """The records that a query over `joined` gives."""
@@ -226,7 +223,7 @@ class Database:
             rows = [dict(row) for row in connection.execute(wanted).mappings()]
         try:
             return [record_of(row) for row in rows]
-        except (ValueError, TypeError, KeyError) as error:
+        except UNREADABLE as error:
             raise damaged(self.path, f"a record cannot be read: {error}") from error
 
     def shrink(self) -> None:

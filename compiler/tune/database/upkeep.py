@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, func, select
 
 from compiler.core.diagnostics import BadInputError
+from compiler.tune.database.errors import damaged
 from compiler.tune.database.file import check_version, file_version, speaking, sqlite_engine, transaction
 from compiler.tune.database.report import Migrated, Thinned
 from compiler.tune.database.schema import VERSION, environments, migrate_tables, records, withdrawn, workloads
@@ -81,6 +82,9 @@ def migrate_tuning(path: Path) -> Migrated:
         if version is None or version > VERSION:
             check_version(version, path)
         before = VERSION if version is None else version
-        migrate_tables(connection, before)
+        try:
+            migrate_tables(connection, before)
+        except ValueError as error:
+            raise damaged(path, str(error)) from error
     Database.open(path)  # a file without tables gets them
     return Migrated(path, before, VERSION)

@@ -50,7 +50,7 @@ def show_command(
 
 
 def _lines(record: compiler.ShownRecord) -> Iterator[str]:
-    took = record.status if record.ms is None else f"{common.milliseconds(record.ms)} ms, {record.runs} runs"
+    took = record.status if record.ms is None else f"{common.milliseconds(record.ms)} ms, {compiler.counted(record.runs, 'run')}"
     yield f"record {record.id}"
     yield f"  {took}, on {record.date[:19]}" + (
         f", checked by {record.checked_by}" if record.checked_by else ""
