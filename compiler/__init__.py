@@ -211,7 +211,13 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
+_DOORS = ("schedule",)
+"""Packages with names of their own for programs outside: `compiler.schedule.build`, and the like."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _DOORS:
+        return importlib.import_module(f"compiler.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)
@@ -220,4 +226,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    return sorted({*globals(), *_HOME_OF, *_DOORS})

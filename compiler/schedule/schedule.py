@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
+from compiler.loops.text import print_func
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.algebra import FactorOut
 from compiler.schedule.primitives.base import Made, Primitive, Value
@@ -63,7 +64,7 @@ Observe = Callable[[Instruction], object]
 class Schedule:
     """Rewrites a Func step by step and records each step.
 
-    `func` is the program now, `trace` what was done. `source` is where sampling steps draw from; without one
+    `func` is the program now, `trace` what was done to `origin`; as text a schedule is its program. `source` is where sampling steps draw from; without one
     they need a decision. `observe` hears each instruction when it is applied, whether it is kept or not.
     """
 
@@ -105,11 +106,14 @@ class Schedule:
     def __init__(
         self, func: Func, source: random.Random | None = None, observe: Observe | None = None
     ) -> None:
-        self.func = func
+        self.func = self.origin = func
         self.trace = Trace()
         self._source = source
         self._observe = observe
         self._program: Program | None = None
+
+    def __str__(self) -> str:
+        return print_func(self.func)
 
     def apply(self, primitive: Primitive[Made]) -> Made:
         """Apply any primitive; the program is unchanged when it refuses with a ScheduleError."""
@@ -134,7 +138,7 @@ class Schedule:
     def copy(self) -> Schedule:
         """An independent schedule that starts from what this one did."""
         other = Schedule(self.func, self._source, self._observe)
-        other.trace, other._program = self.trace, self._program
+        other.origin, other.trace, other._program = self.origin, self.trace, self._program
         return other
 
     def adopt(self, other: Schedule) -> None:

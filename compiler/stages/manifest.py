@@ -130,6 +130,13 @@ def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:
         "flops": first.group.flops,
         "bytes": sum(value.type.bytes for value in first.values),
         "nodes": [name for step in steps for name in step.group.origin],
+        **described_kernel(kernel),
+    }
+
+
+def described_kernel(kernel: Kernel) -> dict[str, Any]:
+    """What a manifest says of a kernel by itself: its loops, what was done to them, what came of it."""
+    return {
         "func": print_func(kernel.func),
         "trace": kernel.trace.to_json(),
         "workload": kernel.workload.key,
