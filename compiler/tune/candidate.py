@@ -18,7 +18,7 @@ from compiler.schedule.chooser import Chooser, Option, RecordingChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.estimate import seconds
 from compiler.schedule.trace import Trace
-from compiler.stages.kernels import print_kernel
+from compiler.stages.kernels import Kernel, print_kernel
 from compiler.stages.tuned import Decisions
 from compiler.stages.workload import Workload
 from compiler.targets import Target
@@ -41,6 +41,24 @@ class KernelCandidate:
     text: str
     scratch_bytes: int = 0
     launches: tuple[Launch, ...] = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        """As a compile has it, with number 0."""
+        func, layouts = self.workload.work(self.decisions)
+        return Kernel(
+            number=0,
+            func=func,
+            layouts=dict(layouts),
+            trace=self.trace,
+            scheduled=self.scheduled,
+            lowered=self.lowered,
+            text=self.text,
+            scratch_bytes=self.scratch_bytes,
+            workload=self.workload,
+            launches=self.launches,
+            decisions=self.decisions,
+        )
 
     @cached_property
     def program(self) -> str:

@@ -9,8 +9,6 @@ from pathlib import Path
 from compiler.reports import CompileOptions
 from compiler.verify.report import Difference
 
-STRATEGIES = ("evolution", "random", "exhaustive", "replay")
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -21,16 +19,16 @@ class Budget:
 
     seconds: float | None = None
     trials: int | None = None
-    min_gain: float = 0.002
+    min_gain: float = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest:
     """Tune the kernels of `model`, compiled as `options` say, into `database`.
 
-    options: the tuned library goes to its output. strategy: one of STRATEGIES. kernels: texts of which a
-    kernel's name has to hold one; none for all. threads: that the library is tuned for. trust: records of
-    other environments count as measured here.
+    options: the tuned library goes to its output. strategy: its name, as `search/choice.py` has
+    them. kernels: texts of which a kernel's name has to hold one; none for all. threads: that the library is
+    tuned for. trust: records of other environments count as measured here.
     """
 
     model: Path

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from compiler.core.progress import Progress, silent
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
@@ -27,7 +26,7 @@ from compiler.tune.progress import KernelSearch
 from compiler.tune.record import OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tasks import TaskScheduler
+from compiler.tune.search.tasks import GradientScheduler
 
 
 class Callbacks(Protocol):
@@ -63,14 +62,13 @@ class Search:
 
     kernels: Sequence[KernelSearch]
     strategies: Sequence[Strategy]
-    scheduler: TaskScheduler
+    scheduler: GradientScheduler
     measurer: Measurer
     environment: Environment
     database: Database | None
     budget: Budget
     whole: float
     watching: Sequence[Callbacks] = ()
-    progress: Progress = silent
     trials: int = 0
     started: float = field(default_factory=time.monotonic)
     ended: str = ""
@@ -78,7 +76,6 @@ class Search:
     def run(self) -> None:
         """Search; an interrupt ends it, and what was measured until then is kept."""
         try:
-            self._measure_defaults()
             while not self.ended:
                 self._step()
         except KeyboardInterrupt:
@@ -89,14 +86,6 @@ class Search:
         """Wall seconds since it began."""
         return time.monotonic() - self.started
 
-    def _measure_defaults(self) -> None:
-        """Candidate 0 of each kernel: what all others have to beat."""
-        for number, one in enumerate(self.kernels):
-            if one.default_seconds:
-                continue
-            self.progress("default schedules", number, len(self.kernels))
-            self._try(number, self.strategies[number].propose(1))
-
     def _step(self) -> None:
         """A batch of one kernel, or the end."""
         if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
@@ -104,14 +93,14 @@ class Search:
         elif self.budget.trials is not None and self.trials >= self.budget.trials:
             self.ended = "trials"
         elif (number := self.scheduler.next()) is None:
-            self.ended = self.scheduler.ended
+            self.ended = "little left to gain"
         else:
             left = self.budget.trials - self.trials if self.budget.trials is not None else BATCH
             found = self.strategies[number].propose(min(BATCH, left))
             if found:
                 self._try(number, found)
             else:
-                self.scheduler.exhaust(number)
+                self.scheduler.tasks[number].exhausted = True
             self._refusals(number)
 
     def _try(self, number: int, candidates: Sequence[KernelCandidate]) -> None:
@@ -125,7 +114,8 @@ class Search:
             strategy.learn(candidate, result)
             search.add(record, fresh=True)
         self.trials += len(records)
-        self.scheduler.hear(number, search.ratio * search.default_seconds, len(records))
+        task = self.scheduler.tasks[number]
+        task.add(search.ratio * task.seconds)
         best = search.ratio
         self._tell(records, f"{search.kernel.name}: {len(records)} tried, best {100 * (1 - best):.1f} % less")
 
@@ -168,8 +158,9 @@ class Search:
         )
 
 
-BATCH = 8
-"""Candidates of a kernel that are measured together: enough to compile them at the same time."""
+BATCH = 12
+"""Candidates of a kernel that are measured together: a process has to start for them. Of the first ones of a
+kernel one is its default schedule."""
 
 
 def record_of(candidate: KernelCandidate, measured: Measured, environment: Environment) -> Record:

@@ -10,19 +10,23 @@ from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.files import copy_atomic, private_directory
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import usable_processors
+from compiler.core.units import counted
+from compiler.loops.ir import SAMPLES, SYMBOLS
 from compiler.reports import CompileOptions
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import no_records
 from compiler.tune.database.store import Database
 from compiler.tune.environment import environment_here
 from compiler.tune.finish import Finished, finish
-from compiler.tune.measure import measurer_for
+from compiler.tune.measure.measurer import LibraryMeasurer
 from compiler.tune.network import Built, Network, NetworkKernel, kernels_of
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
-from compiler.tune.report import STRATEGIES, Budget, TunedKernel, TuneReport, TuneRequest
-from compiler.tune.search import make_strategy
-from compiler.tune.search.tasks import TaskScheduler
+from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
+from compiler.tune.search.choice import STRATEGIES, make_strategy
+from compiler.tune.search.space import Space
+from compiler.tune.search.strategy import Strategy
+from compiler.tune.search.tasks import GradientScheduler, Task
 from compiler.tune.session import Callbacks, Search, kernel_search, known_records
 
 _PROFILE_SECONDS = 1.0
@@ -95,6 +99,7 @@ class _Tuner:
         self._watching, self._progress = watching, progress
         on_host = job.target.device is None
         self._threads = (request.threads or job.settings.threads or usable_processors()) if on_host else None
+        self._left = 0  # kernels of free sizes, which are not measured
         self._network = Network(job, directory, threads=self._threads, seed=request.seed)
         path = request.database or job.settings.tuning_db
         self._database = None if path is None else Database.open(path)
@@ -112,38 +117,43 @@ class _Tuner:
         self._progress("timing the untuned library", 0, 0)
         before = self._network.compare([untuned], _PROFILE_SECONDS, self._progress)
         searches = [kernel_search(one, target, before.ms[one.workload.key][0]) for one in kernels]
-        strategies = [
-            make_strategy(request.strategy, one.kernel.workload, target, request.seed) for one in searches
-        ]
         known = self._recall(searches)
-        for strategy, records in zip(strategies, known, strict=True):
-            for record in records:
-                strategy.learn(record, record.measured)
-        with measurer_for(target, self._threads, self._job.settings, request.seed) as measurer:
-            found = Search(
-                searches,
-                strategies,
-                TaskScheduler([one.ms for one in searches], min_gain=request.budget.min_gain),
-                measurer,
-                self._environment,
-                self._database,
-                request.budget,
-                sum(ms for (ms, *_) in before.ms.values()),
-                self._watching,
-                self._progress,
-            )
-            found.run()
+        strategies = [self._strategy(one, records) for one, records in zip(searches, known, strict=True)]
+        found = Search(
+            searches,
+            strategies,
+            GradientScheduler([_task(one) for one in searches], request.budget.min_gain),
+            LibraryMeasurer(target, self._job.settings, self._threads, request.seed),
+            self._environment,
+            self._database,
+            request.budget,
+            sum(ms for (ms, *_) in before.ms.values()),
+            self._watching,
+        )
+        found.run()
         finished = finish(self._network, untuned, searches, _FINAL_SECONDS, self._progress)
         self._withdraw(finished, searches)
         output = request.options.output
         copy_atomic(finished.library.path, output)
         return self._report(found, finished, before.whole[0], sum(map(len, known)))
 
+    def _strategy(self, search_of: KernelSearch, known: Sequence[Record]) -> Strategy:
+        """What proposes candidates of a kernel, and does not propose again what was measured before."""
+        measured = sorted((one for one in known if one.measured.seconds), key=lambda one: one.measured.median)
+        guesses = [one.decisions for one in measured] if self._request.strategy == "replay" else ()
+        space = Space(search_of.kernel.workload, self._job.target)
+        strategy = make_strategy(self._request.strategy, space, self._request.seed, guesses)
+        if self._request.strategy != "replay":
+            for record in known:
+                strategy.learn(record, record.measured)
+        return strategy
+
     def _untuned(self) -> tuple[Built, list[NetworkKernel]]:
         """The library without records, and those of its kernels that are to be searched."""
         built, compilation = self._network.build("untuned", no_records)
         kernels = kernels_of(compilation)
         wanted = [one for one in kernels if self._is_wanted(one)]
+        self._left = sum(map(is_open, kernels))
         if not wanted:
             names = "\n".join(one.name for one in kernels)
             raise UsageError("no kernel has that in its name", where="--kernel", why=f"there are\n{names}")
@@ -151,7 +161,13 @@ class _Tuner:
 
     def _is_wanted(self, kernel: NetworkKernel) -> bool:
         texts = self._request.kernels
-        return not texts or any(text in kernel.name for text in texts)
+        return not is_open(kernel) and (not texts or any(text in kernel.name for text in texts))
+
+    def _open_kernels(self) -> tuple[str, ...]:
+        if not self._left:
+            return ()
+        said = counted(self._left, "kernel")
+        return (f"{said} of free sizes keep their default schedules: only kernels of known sizes are tuned",)
 
     def _recall(self, searches: Sequence[KernelSearch]) -> list[list[Record]]:
         """Records of the database that count as measured here, by kernel; the searches hear of them."""
@@ -192,5 +208,17 @@ class _Tuner:
             measured=found.trials,
             known=known,
             database=None if self._database is None else self._database.path,
-            warnings=finished.warnings,
+            warnings=(*finished.warnings, *self._open_kernels()),
         )
+
+
+def is_open(kernel: NetworkKernel) -> bool:
+    """Whether a kernel has sizes or a number of samples that only a run knows."""
+    func, _ = kernel.workload.forms[0][1]
+    return bool({SAMPLES, SYMBOLS} & {name for name, _ in func.attrs})
+
+
+def _task(search_of: KernelSearch) -> Task:
+    """A kernel for the scheduler, in seconds of an inference of the untuned library."""
+    kernel = search_of.kernel
+    return Task(kernel.name, kernel.calls, 1e-3 * search_of.ms / kernel.calls)

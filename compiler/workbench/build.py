@@ -72,7 +72,9 @@ class BuiltKernel:
         """
         return self.model.context().bind(self._feeds(arrays, by_name)).run
 
-    def time(self, *arrays: Array, seconds: float = 0.5, warmup: float = 0.1, **by_name: Array) -> Percentiles:
+    def time(
+        self, *arrays: Array, seconds: float = 0.5, warmup: float = 0.1, **by_name: Array
+    ) -> Percentiles:
         """Milliseconds of a run on these arrays: the median `p50`, and `low` to `high` around it.
 
         In 95 of 100 cases the true median lies between `low` and `high`.
@@ -103,7 +105,7 @@ def build(program: Program, target: str | None = None, *, threads: int | None = 
     kernel = _kernel(program, func, chosen)
     with cache_in_use(settings.cache_dir), private_directory("tk-kernel") as directory:
         path = directory / "kernel.so"
-        _link(kernel, chosen, settings, path)
+        link_kernel(kernel, chosen, settings, path)
         return BuiltKernel(func, kernel.lowered, kernel.text, path.read_bytes(), Model(path, threads=threads))
 
 
@@ -126,7 +128,11 @@ def _kernel(program: Program, func: Func, target: Target) -> Kernel:
     )
 
 
-def _link(kernel: Kernel, target: Target, settings: Settings, path: Path) -> None:
+def link_kernel(kernel: Kernel, target: Target, settings: Settings, path: Path) -> None:
+    """Write the model library of one kernel, number 0, whose inputs and constants are the library's inputs.
+
+    They lie in memory as the kernel's schedule has them. Raises BuildError and HostError.
+    """
     device = target.device
     plan = _plan(kernel, target)
     with KernelBuild(target, settings) as made:

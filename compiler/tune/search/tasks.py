@@ -107,11 +107,6 @@ def _promising(tasks: Sequence[Task], min_gain: float) -> list[int]:
     return [n for n, task in enumerate(tasks) if not task.exhausted and task.predicted >= least]
 
 
-def _promising(tasks: Sequence[Task], min_gain: float) -> list[int]:
-    least = min_gain * latency(tasks)
-    return [n for n, task in enumerate(tasks) if not task.exhausted and task.predicted >= least]
-
-
 def latency(tasks: Sequence[Task]) -> float:
     """Predicted seconds of an inference, as far as it is these kernels'."""
     return sum(task.latency for task in tasks)

@@ -75,7 +75,7 @@ def tune_budget(
             max=100.0,
             help="End it when the rest is predicted to save less of the network's time than this.",
         ),
-    ] = 0.2,
+    ] = 0.05,
 ) -> compiler.Budget:
     """When the options say that a search ends."""
     return compiler.Budget(read_duration(time, "--time"), trials, min_gain / 100)
