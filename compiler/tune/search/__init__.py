@@ -1,1 +1,1 @@
-"""What is measured next: strategies over a design space, a learned cost model, the order of kernels."""
+"""What is measured next: strategies over a design space, a learned cost model, the order of the kernels."""
