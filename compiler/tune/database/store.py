@@ -88,7 +88,10 @@ class Database:
     def _read(cls, path: Path, how: str) -> Self:
         engine = sqlite_engine(path, "ro", how)
         with engine.connect() as connection:
-            check_version(file_version(connection, path), path)
+            version = file_version(connection, path)
+        if version is None:  # a process was killed before it had tables
+            raise BadInputError("there is nothing in the tuning database", where=str(path))
+        check_version(version, path)
         return cls(path, engine)
 
     # ------------------------------------------------------------ changes

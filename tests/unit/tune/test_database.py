@@ -160,3 +160,6 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     with pytest.raises(BadInputError, match="there is no tuning database"):
         Database.read(tmp_path / "typo.db")
+    (tmp_path / "begun.db").touch()
+    with pytest.raises(BadInputError, match="there is nothing in"):
+        Database.read(tmp_path / "begun.db")
