@@ -12,7 +12,7 @@ from toolchain import console, options
 from toolchain.commands.tune import common
 
 
-def show_command(
+def show_tuned_command(
     kernel: Annotated[
         str,
         typer.Argument(
@@ -69,7 +69,7 @@ def _outcome(record: compiler.ShownRecord) -> str:
     if record.ms is None:
         return record.status
     checked = f", checked by {record.checked_by}" if record.checked_by else ""
-    return f"{common.milliseconds(record.ms)} ms, {compiler.counted(record.runs, 'run')}{checked}"
+    return f"{common.ms_text(record.ms)} ms, {compiler.counted(record.runs, 'run')}{checked}"
 
 
 def _decision(name: str, record: compiler.ShownRecord) -> str:
