@@ -80,6 +80,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "setuptools": "MIT",
     "shellingham": "ISC",
     "spython": "MPL-2.0",
+    "sqlalchemy": "MIT",
     "synr": "Apache-2.0",
     "tomli-w": "MIT",
     "tornado": "Apache-2.0",
@@ -94,6 +95,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "typing-inspection": "MIT",
     "vulture": "MIT",
     "xgboost": "Apache-2.0",
+    "xgboost-cpu": "Apache-2.0",
     "zizmor": "MIT",
 }
 _INTRODUCTION = """\

@@ -63,6 +63,9 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     found = all_commands()
     while words and words[0] in getattr(found, "commands", {}):
         found, words = found.commands[words[0]], words[1:]
+    default = getattr(found, "default_command", None)
+    if words and default is not None and not words[0].startswith("-"):
+        found = found.commands[default]
     return found, words
 
 

@@ -121,7 +121,15 @@ def test_databases_count_together(path: Path, tmp_path: Path) -> None:
         compiled(path, databases=(tmp_path / "typo.db",))
 
 
-@pytest.mark.parametrize("content", [b"", b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_database_that_was_only_begun_is_an_empty_one(path: Path) -> None:
+    own().parent.mkdir()
+    own().touch()
+    assert compiled(path).warnings == ()
+    tune(path, own())
+    assert compiled(path).tuned == 1
+
+
+@pytest.mark.parametrize("content", [b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_a_damaged_database_is_a_warning(path: Path, content: bytes) -> None:
     own().parent.mkdir()
     own().write_bytes(content)

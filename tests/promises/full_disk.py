@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import random
@@ -21,11 +20,11 @@ from tests.promises.commands import Conditions, own_forkserver
 from tests.promises.promise import Case, Ended, Promise
 from tests.promises.shop import Bench, Shop, shop
 from tests.support import command
+from tests.support.own_disk import own_disk
 
 _LEVELS, _DISK_BYTES = 64, 4 << 20
 _MOST_BYTES = {"compile": 640 << 10, "package": 256 << 10, "zoo": 48 << 10}
 _LIMITS = 32
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MESSAGE = re.compile(r"(/[^\s:]+).*\b[\d,]+ bytes", re.DOTALL)
 
 
@@ -40,27 +39,11 @@ class Task:
     shop: Shop
 
 
-def _libc_call(name: str, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*arguments) != 0:
-        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
-
-
-def _own_disk(folder: Path, size: int) -> None:
-    """A disk in memory, which this process and its children alone see."""
-    user, group = os.geteuid(), os.getegid()
-    _libc_call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    _libc_call("mount", b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode())
-
-
 def _attempt(task: Task) -> dict[str, Any]:
     """Do the command, look at what is there, make room, and do it again."""
     if task.free is not None:
         task.root.mkdir()
-        _own_disk(task.root, _DISK_BYTES)
+        own_disk(task.root, _DISK_BYTES)
     bench = Bench.at(task.root / "bench", task.shop)
     if task.free is not None:
         _fill(task.root, task.free)
@@ -129,7 +112,7 @@ def _answer(task: Task, answer: Path) -> None:
 
 
 def _try_disk(folder: Path) -> None:
-    _in_a_copy(lambda: _own_disk(folder, 1 << 20))
+    _in_a_copy(lambda: own_disk(folder, 1 << 20))
 
 
 def _in_a_copy(call: Callable[[], object]) -> NoReturn:

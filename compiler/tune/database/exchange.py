@@ -269,7 +269,8 @@ def _record(line: RecordLine) -> Record:
     if (line.status == OK) != bool(line.seconds):
         raise _LineError(f"seconds: those of a record that is {OK}, and of no other")
     try:
-        Trace.from_json(line.trace)
+        if line.trace or line.status == OK:  # a refused schedule has none
+            Trace.from_json(line.trace)
     except UNREADABLE as error:
         raise _LineError("trace: it cannot be read") from error
     made = Record(

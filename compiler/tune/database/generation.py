@@ -35,5 +35,7 @@ def generation(path: Path, target: str) -> str | None:
 def _generation(path: Path, target: str, more: str) -> str | None:
     address = f"{path.absolute().as_uri()}?mode=ro{more}"
     with contextlib.closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)) as connection:
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            return None  # killed before it had tables
         found = connection.execute("SELECT value FROM meta WHERE name = ?", (GENERATION + target,)).fetchone()
     return None if found is None else str(found[0])

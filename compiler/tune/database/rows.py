@@ -49,7 +49,7 @@ def record_row(record: Record) -> dict[str, Any]:
     }
 
 
-def record_of(row: Mapping[str, Any]) -> Record:
+def record_from_row(row: Mapping[str, Any]) -> Record:
     """The record of a row of records joined with environments."""
     seconds = tuple(json.loads(row["seconds"]))
     return Record(

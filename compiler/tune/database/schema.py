@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Column, Connection, Float, ForeignKey, Index, Integer, MetaData, Table, Text, text
 
 from compiler.tune.database.rows import workload_of
-from compiler.tune.database.shape import shape_of
+from compiler.tune.database.shape import workload_shape
 
 VERSION = 1
 APPLICATION = 0x746B7475
@@ -111,7 +111,7 @@ def _from_0(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE workloads ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
     withdrawn.create(connection)
     for key, written in connection.execute(text("SELECT key, json FROM workloads")).all():
-        shape = shape_of(workload_of(key, written))
+        shape = workload_shape(workload_of(key, written))
         values = {"anchor": shape.anchor, "family": shape.family, "extents": shape.extents_json}
         connection.execute(workloads.update().where(workloads.c.key == key).values(**values))
     for index in sorted(workloads.indexes, key=lambda item: str(item.name)):

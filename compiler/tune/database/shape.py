@@ -33,7 +33,7 @@ class WorkloadShape:
         return json.dumps(self.extents)
 
 
-def shape_of(workload: Workload) -> WorkloadShape:
+def workload_shape(workload: Workload) -> WorkloadShape:
     """The shape of a workload's first form."""
     func = workload.forms[0][1][0]
     blocks = list(func.blocks())

@@ -28,9 +28,9 @@ from compiler.tune.database.file import (
     use_log,
 )
 from compiler.tune.database.generation import GENERATION
-from compiler.tune.database.rows import UNREADABLE, environment_row, record_of, record_row, workload_of
+from compiler.tune.database.rows import UNREADABLE, environment_row, record_from_row, record_row, workload_of
 from compiler.tune.database.schema import create_tables, environments, meta, records, withdrawn, workloads
-from compiler.tune.database.shape import shape_distance, shape_of
+from compiler.tune.database.shape import shape_distance, workload_shape
 from compiler.tune.record import OK, Record
 
 Relation = Literal["exact", "epilogue", "shape"]
@@ -88,7 +88,10 @@ class Database:
     def _read(cls, path: Path, how: str) -> Self:
         engine = sqlite_engine(path, "ro", how)
         with engine.connect() as connection:
-            check_version(file_version(connection, path), path)
+            version = file_version(connection, path)
+        if version is None:  # a process was killed before it had tables
+            raise BadInputError("there is nothing in the tuning database", where=str(path))
+        check_version(version, path)
         return cls(path, engine)
 
     # ------------------------------------------------------------ changes
@@ -105,7 +108,7 @@ class Database:
         that are withdrawn at once.
         """
         rows = [(record_row(one), environment_row(one.environment)) for one in made]
-        shapes = [(one, shape_of(one)) for one in of]
+        shapes = [(one, workload_shape(one)) for one in of]
         with self.writing() as connection:
             for workload, shape in shapes:
                 values = {
@@ -194,7 +197,7 @@ class Database:
         exact: the workload itself. epilogue: the same reduction of the same sizes, with something else before
         or after it. shape: the same reduction of other sizes.
         """
-        shape = shape_of(workload)
+        shape = workload_shape(workload)
         wanted = select(workloads.c.key, workloads.c.anchor, workloads.c.extents)
         with self.reading() as connection:
             rows = connection.execute(wanted.where(workloads.c.family == shape.family)).all()
@@ -222,7 +225,7 @@ class Database:
         with self.reading() as connection:
             rows = [dict(row) for row in connection.execute(wanted).mappings()]
         try:
-            return [record_of(row) for row in rows]
+            return [record_from_row(row) for row in rows]
         except UNREADABLE as error:
             raise damaged(self.path, f"a record cannot be read: {error}") from error
 

@@ -10,7 +10,7 @@ import pytest
 
 from compiler.core.diagnostics import BadInputError
 from compiler.tune.database.generation import generation
-from compiler.tune.database.shape import shape_distance, shape_of
+from compiler.tune.database.shape import shape_distance, workload_shape
 from compiler.tune.database.store import Database
 from compiler.tune.record import Record, record_id
 from tests.support.tuned import HERE, plain_record, product
@@ -104,7 +104,9 @@ def test_related_workloads_the_nearest_first(database: Database) -> None:
 
 
 def test_shapes_tell_sizes_and_epilogues_apart() -> None:
-    plain, relu, large = (shape_of(one) for one in (SMALL, product(4, 6, 8, relu=True), product(4, 6, 16)))
+    plain, relu, large = (
+        workload_shape(one) for one in (SMALL, product(4, 6, 8, relu=True), product(4, 6, 16))
+    )
     assert plain == relu
     assert (plain.family == large.family, plain.anchor == large.anchor) == (True, False)
     assert plain.extents == (4, 6, 8)
@@ -160,3 +162,6 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     with pytest.raises(BadInputError, match="there is no tuning database"):
         Database.read(tmp_path / "typo.db")
+    (tmp_path / "begun.db").touch()
+    with pytest.raises(BadInputError, match="there is nothing in"):
+        Database.read(tmp_path / "begun.db")

@@ -19,10 +19,10 @@ def tune_group() -> None:
 
 # One line for each subcommand, in the order of `tk tune --help`.
 app.command("search")(spread(search.search_command))
-app.command("stats")(spread(stats.stats_command))
-app.command("show")(spread(show.show_command))
-app.command("export")(spread(exchange.export_command))
-app.command("import")(spread(exchange.import_command))
-app.command("merge")(spread(exchange.merge_command))
-app.command("prune")(spread(upkeep.prune_command))
-app.command("migrate")(spread(upkeep.migrate_command))
+app.command("stats")(spread(stats.tuning_stats_command))
+app.command("show")(spread(show.show_tuned_command))
+app.command("export")(spread(exchange.export_tuned_command))
+app.command("import")(spread(exchange.import_tuned_command))
+app.command("merge")(spread(exchange.merge_tuned_command))
+app.command("prune")(spread(upkeep.prune_tuned_command))
+app.command("migrate")(spread(upkeep.migrate_tuned_command))

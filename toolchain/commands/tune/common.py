@@ -27,6 +27,6 @@ def database_path(named: Path | None) -> Path:
     return path
 
 
-def milliseconds(ms: float | None) -> str:
+def ms_text(ms: float | None) -> str:
     """A time for people; a dash where there is none."""
     return "-" if ms is None else f"{ms:.4g}"

@@ -12,7 +12,7 @@ from toolchain import console, options
 from toolchain.commands.tune import common
 
 
-def export_command(
+def export_tuned_command(
     output: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write, as records.jsonl.")],
     best: Annotated[
         bool,
@@ -27,7 +27,7 @@ def export_command(
     _tell("wrote", compiler.export_tuning(path, output, best=best), json=json)
 
 
-def import_command(
+def import_tuned_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `tk tune export` wrote.")],
     db: common.Database = None,
     json: options.Json = False,
@@ -41,7 +41,7 @@ def import_command(
     _tell("added", compiler.import_tuning(options.existing_file(file), path), json=json)
 
 
-def merge_command(
+def merge_tuned_command(
     databases: Annotated[
         list[Path], typer.Argument(metavar="DB...", help="Databases whose records are to be added.")
     ],

@@ -12,7 +12,7 @@ from toolchain import console, options
 from toolchain.commands.tune import common
 
 
-def show_command(
+def show_tuned_command(
     kernel: Annotated[
         str,
         typer.Argument(
@@ -50,11 +50,8 @@ def show_command(
 
 
 def _lines(record: compiler.ShownRecord) -> Iterator[str]:
-    took = record.status if record.ms is None else f"{common.milliseconds(record.ms)} ms, {compiler.counted(record.runs, 'run')}"
     yield f"record {record.id}"
-    yield f"  {took}, on {record.date[:19]}" + (
-        f", checked by {record.checked_by}" if record.checked_by else ""
-    )
+    yield f"  {_outcome(record)}, on {record.date[:19]}"
     if record.message:
         yield f"  {record.message}"
     if record.withdrawn:
@@ -66,6 +63,13 @@ def _lines(record: compiler.ShownRecord) -> Iterator[str]:
     yield f"  {', '.join(filter(None, where))}"
     names = dict.fromkeys((*record.decisions, *(record.changed or ())))
     yield from (f"    {_decision(name, record)}" for name in names)
+
+
+def _outcome(record: compiler.ShownRecord) -> str:
+    if record.ms is None:
+        return record.status
+    checked = f", checked by {record.checked_by}" if record.checked_by else ""
+    return f"{common.ms_text(record.ms)} ms, {compiler.counted(record.runs, 'run')}{checked}"
 
 
 def _decision(name: str, record: compiler.ShownRecord) -> str:

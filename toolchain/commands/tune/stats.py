@@ -21,7 +21,7 @@ _ELSEWHERE = (
 _KINDS = {"hit": "tuned", "near": "near hit", "miss": "not tuned"}
 
 
-def stats_command(
+def tuning_stats_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     target: Annotated[
         str | None, typer.Option("--target", metavar="NAME", help="As for `tk compile`; NAME:ARCH.")
@@ -52,8 +52,8 @@ def stats_command(
             one.calls,
             _KINDS[one.kind],
             ", ".join(one.differs),
-            common.milliseconds(one.default_ms),
-            common.milliseconds(one.best_ms),
+            common.ms_text(one.default_ms),
+            common.ms_text(one.best_ms),
             "-" if one.gain is None else f"{one.gain:.0%}",
             one.records,
             one.workload[: common.DIGITS],

@@ -13,7 +13,7 @@ from toolchain.commands.tune import common
 _DAYS = 30.0
 
 
-def prune_command(
+def prune_tuned_command(
     keep: Annotated[
         int,
         typer.Option(
@@ -44,7 +44,7 @@ def prune_command(
     console.data(f"left {compiler.counted(made.left, 'record')}")
 
 
-def migrate_command(db: common.Database = None, json: options.Json = False) -> None:
+def migrate_tuned_command(db: common.Database = None, json: options.Json = False) -> None:
     """Bring a database that an older tk wrote to the tables of this one, at once or not at all."""
     made = compiler.migrate_tuning(common.database_path(db))
     if json:
