@@ -1,9 +1,9 @@
 """Software prefetching: what the next iteration of a loop reads comes while this one computes.
 
-A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch is
-asked for (with the note AHEAD one of the stretches behind it) in equal parts at the steps of the loops inside,
-so that the requests never come in a burst. After
-the last iteration they lie behind what the loop reads: most often it is what the loop around it needs next.
+A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch,
+or with the note AHEAD one further on, is asked for in equal parts at the steps of the loops inside, so that
+the requests never come in a burst. After the last iteration they lie behind what the loop reads: most often
+it is what the loop around it needs next.
 Where the loop was fused of several, and some iterations read the same stretch, each asks for a part of it.
 """
 
