@@ -177,9 +177,8 @@ def _other_teams(
         return [_Team(size, 1, 0) for size in sizes if size != guess.threads]
     sizes = [size for size in sizes if guess.lanes <= size <= min(lengths)]
     teams = [_Team(size, 1, guess.lanes) for size in sizes]
-    for each in (2, 4, 8, 16) if numbered else ():
-        if each * guess.lanes <= most and rows % each == 0:
-            teams.append(_Team(guess.lanes, each, guess.lanes))
+    several = [n for n in (2, 4, 8, 16) if n * guess.lanes <= most and rows % n == 0]
+    teams += [_Team(guess.lanes, each, guess.lanes) for each in several if numbered]
     return [team for team in teams if team != guess]
 
 
