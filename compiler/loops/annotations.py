@@ -37,6 +37,9 @@ PREFETCH = "prefetch"
 """On a loop: while one of its iterations runs, what the next one reads of the buffer named by the value is
 asked for."""
 
+AHEAD = "ahead"
+"""On a loop with PREFETCH: so many iterations later what is asked for is read; 1 where it is left out."""
+
 THREADS = "threads"
 """On a loop bound to `blockIdx`: a block of so many threads runs as many of its iterations, one each."""
 

@@ -1,8 +1,9 @@
 """Software prefetching: what the next iteration of a loop reads comes while this one computes.
 
-A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch is
-asked for in equal parts at the steps of the loops inside, so that the requests never come in a burst. After
-the last iteration they lie behind what the loop reads: most often it is what the loop around it needs next.
+A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch,
+or with the note AHEAD one further on, is asked for in equal parts at the steps of the loops inside, so that
+the requests never come in a burst. After the last iteration they lie behind what the loop reads: most often
+it is what the loop around it needs next.
 Where the loop was fused of several, and some iterations read the same stretch, each asks for a part of it.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import INDEX
-from compiler.loops.annotations import PREFETCH
+from compiler.loops.annotations import AHEAD, PREFETCH
 from compiler.loops.ir import (
     AddressOf,
     Buffer,
@@ -120,8 +121,9 @@ class _Insert(Rewriter):
         share = -(-min(stretch, pace.stride) // (steps * pace.turns))
         turn = binary("mul", loop.var % pace.turns, steps * share) if pace.turns > 1 else const(0)
         found: dict[For, list[Stmt]] = {}
+        ahead = pace.stride * dict(loop.annotations).get(AHEAD, 1)
         for nest in nests:
-            first = binary("add", turn, pace.stride + before * share)
+            first = binary("add", turn, ahead + before * share)
             calls, at = self._calls(nest, buffer, first, share)
             found.setdefault(at, []).extend(calls)
             before += nest.steps

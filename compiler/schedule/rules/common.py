@@ -139,6 +139,21 @@ def unroll_inside(schedule: Schedule, block: str, at: str, skip: Sequence[str] =
     schedule.vectorize(lane)
 
 
+def part_of_steps(schedule: Schedule, loops: Sequence[str], factor: int) -> tuple[list[str], list[str]]:
+    """Cut nested loops so that `factor` steps, as `unroll_factors` has it, are loops of their own, inside."""
+    outside, inside = list(loops), list[str]()
+    while factor > 1:
+        loop = outside.pop()
+        extent = extent_of(schedule.loop(loop).extent)
+        if extent <= factor and outside:
+            inside.insert(0, loop)
+            factor //= extent
+            continue
+        around, part = schedule.split(loop, (None, factor))
+        return [*outside, around], [part, *inside]
+    return outside, inside
+
+
 def group_sizes(expr: IRNode, var: Var) -> list[int]:
     """The size of each group `var // size` that an expression tells apart."""
     return [

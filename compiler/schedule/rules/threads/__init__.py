@@ -16,20 +16,20 @@ from compiler.schedule.schedule import Schedule
 
 def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
-    block_reduction(schedule, facts)
+    block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):
             _reduction(schedule, name, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not is_placed(schedule, name):
-            elementwise_kernel(schedule, consumer(schedule, name), facts)
+            elementwise_kernel(schedule, consumer(schedule, name), facts, chooser)
 
 
 def _reduction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a sum and what follows it, by the first rule that takes it."""
     products = (matrix_gemm, split_k, implicit_gemm)
     if not any(rule(schedule, name, facts, chooser) for rule in products):
-        reduction(schedule, name, facts)
+        reduction(schedule, name, facts, chooser)
 
 
 def is_placed(schedule: Schedule, name: str) -> bool:

@@ -6,11 +6,14 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import THREADS
 from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.loops.queries import extent_of
+from compiler.schedule.chooser import Chooser
+from compiler.schedule.rules.options import decide
 from compiler.schedule.schedule import Schedule
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
 _THREADS = 256
+_MOST_THREADS = 1024
 
 
 def subgroup(facts: TargetFacts) -> int:
@@ -29,16 +32,25 @@ def most_threads(facts: TargetFacts) -> int:
     return min(_THREADS, facts.limit("threads_per_block") or _THREADS)
 
 
+def block_sizes(facts: TargetFacts) -> list[int]:
+    """Numbers of threads that a block may have: whole sub-groups, twice as many each time."""
+    most, found = facts.limit("threads_per_block") or _THREADS, [subgroup(facts)]
+    while 2 * found[-1] <= min(most, _MOST_THREADS):
+        found.append(2 * found[-1])
+    return found
+
+
 def units(facts: TargetFacts) -> int:
     """Multiprocessors (compute units) of the device."""
     return facts.limit("units") or 1
 
 
-def bind_grid(schedule: Schedule, loop: str, facts: TargetFacts) -> None:
-    """Give each iteration of a loop to a thread, in blocks of a size that keeps all units busy."""
+def bind_grid(schedule: Schedule, loop: str, name: str, facts: TargetFacts, chooser: Chooser) -> None:
+    """Give each iteration of a loop of block `name` to a thread, in blocks that keep all units busy."""
     extent = extent_of(schedule.loop(loop).extent)
     threads = most_threads(facts)
     while threads > subgroup(facts) and -(-extent // threads) < 2 * units(facts):
         threads //= 2
+    threads = decide(chooser, f"{name}.block", threads, block_sizes(facts))
     schedule.bind(loop, BLOCK)
     schedule.annotate(loop, THREADS, threads)

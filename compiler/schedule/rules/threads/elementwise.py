@@ -12,13 +12,15 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, Block, Cast, Expr, Iter, Load, Select, Var, binary, const
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import Simplifier
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import fuse_all, intermediates
+from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads.common import bind_grid, most_threads, units
 from compiler.schedule.schedule import Schedule
 
 
-def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> None:
+def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Spread all loops of a block without sums over threads; one thread runs what cannot be spread."""
     loops = schedule.loops(name)
     if not loops:
@@ -26,9 +28,9 @@ def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> Non
     shared = intermediates(schedule, name)
     for other in reversed(shared):
         schedule.attempt(_compute_once, other, loops[-1])
-    lanes = 1 if shared else _vector_lanes(schedule.site(name), facts)
-    if not schedule.attempt(_spread, loops, lanes, facts) and lanes > 1:
-        schedule.attempt(_spread, loops, 1, facts)
+    lanes = 1 if shared else _vector_lanes(schedule.site(name), facts, chooser)
+    if not schedule.attempt(_spread, name, loops, lanes, facts, chooser) and lanes > 1:
+        schedule.attempt(_spread, name, loops, 1, facts, chooser)
 
 
 def _compute_once(schedule: Schedule, name: str, loop: str) -> None:
@@ -37,26 +39,28 @@ def _compute_once(schedule: Schedule, name: str, loop: str) -> None:
     schedule.set_scope(schedule.site(name).target, REGISTER)
 
 
-def _spread(schedule: Schedule, loops: Sequence[str], lanes: int, facts: TargetFacts) -> None:
+def _spread(
+    schedule: Schedule, name: str, loops: Sequence[str], lanes: int, facts: TargetFacts, chooser: Chooser
+) -> None:
     loop = fuse_all(schedule, loops)
     if lanes > 1:
         loop, vector = schedule.split(loop, (None, lanes))
         schedule.vectorize(vector)
-    bind_grid(schedule, loop, facts)
+    bind_grid(schedule, loop, name, facts, chooser)
 
 
-def _vector_lanes(work: Site, facts: TargetFacts) -> int:
+def _vector_lanes(work: Site, facts: TargetFacts, chooser: Chooser) -> int:
     """Neighbours that one thread takes: 1 where they do not lie side by side everywhere."""
     block = work.block
     if not work.is_store or not block.iters or work.reduce or _converts(block):
         return 1
     count = iterations(block.iters)
-    lanes = widest((work.store, *work.loads), facts)
+    lanes, fitting = widest((work.store, *work.loads), facts), list[int]()
     while lanes > 1:
-        if count >= lanes * units(facts) * most_threads(facts) and _wide(work, block.iters, lanes):
-            return lanes
+        fitting += [lanes] if _wide(work, block.iters, lanes) else []
         lanes //= 2
-    return 1
+    busy = [lanes for lanes in fitting if count >= lanes * units(facts) * most_threads(facts)]
+    return decide(chooser, f"{work.name}.vector", busy[0] if busy else 1, (1, *fitting))
 
 
 def _wide(work: Site, iters: tuple[Iter, ...], lanes: int) -> bool:

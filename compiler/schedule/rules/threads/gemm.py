@@ -16,7 +16,7 @@ element of them (windows, padding, a transposed matrix) is done once, by the thr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.core.target import TargetFacts
@@ -30,6 +30,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import group_sizes, plainly_indexed
+from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
@@ -42,6 +43,9 @@ _LEAST = 4
 
 _DEEP = 8
 """A sum axis of so many terms is staged by itself; the others (taps of a window) run outside of it."""
+
+_GROUPS = (2, 4, 8)
+"""Columns of blocks that go together, for search."""
 
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
@@ -320,7 +324,8 @@ class ImplicitGemm:
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
         self.s.decompose_reduction(self.name, rounds[0])
-        self.s.unroll(self.s.split(step, (None, _steps_written_out(tile)))[1])
+        written = self.decide("unroll", _steps_written_out(tile), _steps_that_fit(tile))
+        self.s.unroll(self.s.split(step, (None, written))[1])
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
@@ -341,9 +346,28 @@ class ImplicitGemm:
         (self.s.vectorize if lanes > 1 else self.s.unroll)(columns)
 
     def bind_grid(self, grid: Sequence[str]) -> None:
-        """Give the outermost loops to the axes of the grid, the innermost of them to the first."""
-        for axis, loop in zip("xyz", reversed(grid), strict=False):
+        """Give the outermost loops to the axes of the grid, the innermost of them to the first.
+
+        Blocks that follow each other may also share columns, or be of a group of columns: fewer of what they
+        read has to stay in the cache.
+        """
+        *batch, row, column = grid
+        rows, columns = (extent_of(self.s.loop(loop).extent) for loop in (row, column))
+        wide = self.facts.limit("grid_y") or 0
+        along = [1] if rows > 1 and 1 < columns <= wide else []
+        groups = [n for n in _GROUPS if columns % n == 0 and columns > n and rows > 1] if along else []
+        order = self.decide("swizzle", 0, (*along, *groups))
+        if order == 1:
+            row, column = column, row
+        if order > 1:
+            group, inside = self.s.split(column, (None, order))
+            self.s.reorder(group, row, inside)
+            row, column = group, self.s.fuse(row, inside)
+        for axis, loop in zip("xyz", reversed([*batch, row, column]), strict=False):
             self.s.bind(loop, f"blockIdx.{axis}")
+
+    def decide(self, what: str, guess: int, others: Iterable[int]) -> int:
+        return decide(self.chooser, f"{self.name}.{what}", guess, others)
 
     def fetch_all(self, stages: Sequence[str], rounds: str, tile: ThreadTile) -> None:
         """Fetch both factors in every round; with two stages, while the part before is multiplied.
@@ -384,7 +408,9 @@ class ImplicitGemm:
         """
         block = self.s.site(names[0])
         if not runs_along(block, block.spatial[-2]) or runs_along(block, block.spatial[-1]):
-            fetch_coalesced(self.s, names, tile, min(4, self.wide(block)))
+            wide = min(4, self.wide(block))
+            sizes = [lanes for lanes in (1, 2, 4) if wide % lanes == 0]
+            fetch_coalesced(self.s, names, tile, decide(self.chooser, f"{names[0]}.width", wide, sizes))
             return
         shared = self.stored_by(names[-1])
         loads = [load for load in self.s.site(self.name).loads if load.buffer == shared]
@@ -401,6 +427,12 @@ def _steps_written_out(tile: ThreadTile) -> int:
     """
     most = tile.depth if tile.stages == 1 or tile.copied else max(1, tile.depth // 2)
     return min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
+
+
+def _steps_that_fit(tile: ThreadTile) -> list[int]:
+    """Numbers of steps that may be written out."""
+    most = 4 * _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)
+    return [n for n in (1, 2, 4, 8, 16, 32) if tile.depth % n == 0 and n <= most]
 
 
 def runs_along(block: Site, item: Iter) -> bool:

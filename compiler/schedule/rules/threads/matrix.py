@@ -141,7 +141,8 @@ class _MatrixGemm(ImplicitGemm):
         col_block, col_group, columns, *col_digits = self.cut(
             column, (None, tile.along_columns, tile.own_columns), unit.c.columns
         )
-        unrolled = tile.unrolled
+        most = tile.depth // unit.steps
+        unrolled = self.decide("unroll", tile.unrolled, [n for n in (1, 2, 4) if most % n == 0])
         deep = tile.depth // unit.steps // unrolled
         part, more, product, step = self.s.split(terms, (None, deep, unrolled, unit.steps))
         grid = [*batch, row_block, col_block]

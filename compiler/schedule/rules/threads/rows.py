@@ -21,6 +21,7 @@ from compiler.loops.annotations import LANES
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Const, Load, Var
 from compiler.loops.queries import extent_of, iterations, variables
+from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.threads.common import (
@@ -48,7 +49,7 @@ _TERMS = 64
 """Elements of a row that a thread takes before more threads share it."""
 
 
-def block_reduction(schedule: Schedule, facts: TargetFacts) -> bool:
+def block_reduction(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a function of sums over rows and one block that reads them; False when it is none."""
     blocks = list(schedule.program.blocks.values())
     sums, last = [item.name for item in blocks if item.is_reduction], blocks[-1]
@@ -56,13 +57,15 @@ def block_reduction(schedule: Schedule, facts: TargetFacts) -> bool:
         return False
     if not all(is_long(schedule, name, facts) for name in sums):
         return False
-    return schedule.attempt(_in_registers, sums, last.name, facts)
+    return schedule.attempt(_in_registers, sums, last.name, facts, chooser)
 
 
-def _in_registers(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
+def _in_registers(
+    schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts, chooser: Chooser
+) -> None:
     for name in sums:
         schedule.set_scope(schedule.site(name).target, REGISTER)
-    fuse_reductions(schedule, sums, last, facts)
+    fuse_reductions(schedule, sums, last, facts, chooser)
 
 
 def is_long(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
@@ -105,8 +108,15 @@ class _Team:
     rows: int
     lanes: int
 
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The team as a decision."""
+        return (self.threads, self.rows)
 
-def fuse_reductions(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
+
+def fuse_reductions(
+    schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts, chooser: Chooser
+) -> None:
     """Put sums, each read by later ones or by `last` alone, under the rows of `last`."""
     numbered = _are_numbered(schedule, sums, last)
     row, rest = _split_rows(schedule, sums, last)
@@ -114,7 +124,11 @@ def fuse_reductions(schedule: Schedule, sums: Sequence[str], last: str, facts: T
     lengths = [iterations(schedule.site(name).reduce) for name in sums]
     count = extent_of(schedule.loop(row).extent)
     numbered = numbered and all(iterations(schedule.site(name).spatial) == count for name in sums)
-    team = _team(count, along, lengths, facts, numbered=numbered)
+    guess = _team(count, along, lengths, facts, numbered=numbered)
+    others = _other_teams(guess, count, along, lengths, facts, numbered=numbered)
+    options = [Option(guess.value, 0.0), *(Option(team.value, 1.0) for team in others)]
+    value = chooser.choose(f"{sums[0]}.team", options) if others else guess.value
+    team = _Team(*value, guess.lanes)
     for name in sums:
         _repack(schedule, name)
         if team.rows > 1:
@@ -151,6 +165,21 @@ def _team(rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, 
             break
         each *= 2
     return _Team(threads, each, lanes)
+
+
+def _other_teams(
+    guess: _Team, rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, numbered: bool
+) -> list[_Team]:
+    """Other numbers of threads for a row, and of rows for a sub-group, that the rule can write."""
+    most, longest = most_threads(facts), max(along, *lengths)
+    sizes = [2**n for n in range(1, most.bit_length()) if 2**n <= min(most, longest)]
+    if not guess.lanes:
+        return [_Team(size, 1, 0) for size in sizes if size != guess.threads]
+    sizes = [size for size in sizes if guess.lanes <= size <= min(lengths)]
+    teams = [_Team(size, 1, guess.lanes) for size in sizes]
+    several = [n for n in (2, 4, 8, 16) if n * guess.lanes <= most and rows % n == 0]
+    teams += [_Team(guess.lanes, each, guess.lanes) for each in several if numbered]
+    return [team for team in teams if team != guess]
 
 
 def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:

@@ -76,7 +76,7 @@ def _by_chunks(
 ) -> bool:
     if not implicit_gemm(schedule, _cut(schedule, name, block, chunks), facts, chooser):
         return False
-    alone(schedule, name, facts)
+    alone(schedule, name, facts, chooser)
     return True
 
 

@@ -20,10 +20,10 @@ from compiler.schedule.schedule import Schedule
 def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a kernel, whose parameters have their layouts, for a processor with vectors."""
     (
-        window(schedule, facts)
+        window(schedule, facts, chooser)
         or schedule_winograd(schedule, facts, chooser)
         or attention(schedule, facts, chooser)
-        or row_nest(schedule, facts)
+        or row_nest(schedule, facts, chooser)
     )
     for name in schedule.blocks():
         block = schedule.program.blocks.get(name)
@@ -32,7 +32,7 @@ def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     for name, block in schedule.program.blocks.items():
         for one in (consumer(schedule, name), name) if not block.is_reduction else ():
             if not _placed(schedule, one):
-                elementwise(schedule, one, facts)
+                elementwise(schedule, one, facts, chooser)
 
 
 def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:
@@ -43,7 +43,7 @@ def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Ch
     """
     is_stage = stage_of(block) is not None
     if is_stage or not schedule.attempt(contraction, block.name, facts, chooser):
-        rows(schedule, block.name, facts)
+        rows(schedule, block.name, facts, chooser)
 
 
 def _placed(schedule: Schedule, name: str) -> bool:

@@ -16,6 +16,7 @@ and nothing has to be scaled again as it would if they came in blocks (online so
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
@@ -26,7 +27,8 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Access, Program, Site
-from compiler.schedule.rules.common import SMALL, fuse_all, strip_mine, unroll_inside
+from compiler.schedule.rules.common import SMALL, fuse_all, part_of_steps, strip_mine, unroll_inside
+from compiler.schedule.rules.options import beyond, decide, takes_threads, unroll_factors
 from compiler.schedule.rules.vector.packing import Panel, place_panel
 from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
 from compiler.schedule.rules.vector.row_nest import fill_row
@@ -38,9 +40,15 @@ _BITS = 32
 _CHUNKS = (1, 2, 4, 8)
 """Into how many chunks the rows of a head may be cut, each with keys of its own in panels."""
 
+_OTHER_CHUNKS = (3, 6, 12, 16)
+"""Further numbers of chunks, for search."""
+
 _PACKING = 1.0
 """Cycles for each element of the keys to bring them into panels."""
 
+
+_MOST_STEPS = 8
+"""Steps of a sum that search may write out."""
 
 _LINE = 7.0
 """Cycles in which a line of values comes from the second-level cache where rows lie apart: measured on Zen 4,
@@ -89,8 +97,10 @@ def attention(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     found = find_attention(schedule.program)
     if found is None:
         return False
-    tile = AttentionTile(*chooser.choose("attention.tile", attention_tiles(found, facts)))
-    return schedule.attempt(lambda copy: _Attention(copy, found, tile, facts).run())
+    options = attention_tiles(found, facts)
+    options = beyond(options, attention_tiles(found, facts, _OTHER_CHUNKS))
+    tile = AttentionTile(*chooser.choose("attention.tile", options))
+    return schedule.attempt(lambda copy: _Attention(copy, found, tile, facts, chooser).run())
 
 
 def find_attention(program: Program) -> Attention | None:
@@ -131,7 +141,7 @@ def _is_product(site: Site, batch: int) -> bool:
 # ---------------------------------------------------------------- how long it takes
 
 
-def attention_tiles(found: Attention, facts: TargetFacts) -> list[Option]:
+def attention_tiles(found: Attention, facts: TargetFacts, numbers: Sequence[int] = _CHUNKS) -> list[Option]:
     """All tiles with their estimated cycles on one core."""
     lanes = facts.lanes(_BITS)
     scores = _cheapest(found, -(-found.keys // lanes), found.depth, facts, padded=True)
@@ -139,7 +149,7 @@ def attention_tiles(found: Attention, facts: TargetFacts) -> list[Option]:
     packing = _PACKING * found.batch * found.keys * found.depth
     options = []
     for rows in scores.keys() & weighting.keys():
-        for chunks in _CHUNKS:
+        for chunks in numbers:
             if -(-found.rows // rows) % chunks:
                 continue
             (first, keys), (second, width) = scores[rows], weighting[rows]
@@ -177,8 +187,16 @@ def _cheapest(
 class _Attention:
     """The steps of the rule, in the order in which they are applied."""
 
-    def __init__(self, schedule: Schedule, found: Attention, tile: AttentionTile, facts: TargetFacts) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        found: Attention,
+        tile: AttentionTile,
+        facts: TargetFacts,
+        chooser: Chooser,
+    ) -> None:
         self.s, self.found, self.tile, self.facts = schedule, found, tile, facts
+        self.chooser = chooser
         self.lanes = facts.lanes(_BITS)
         self.rank = len(schedule.site(found.scores).spatial) - 1
 
@@ -207,13 +225,13 @@ class _Attention:
             s.compute_at(name, tile)
         for name in (*between, *queries):
             inside = s.loops(name)[s.loops(name).index(tile) + 1 :]
-            fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts)
+            fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts, self.chooser)
         for name in (first, *between):
             self._align(name, self.lanes * (self.tile.keys if name == first else 1))
         for factor in panels:
             place_panel(s, factor, around[-1], "", self.lanes)
         fused = fuse_all(s, around)
-        if found.products >= SMALL:
+        if takes_threads(self.chooser, "attention", guess=found.products >= SMALL):
             s.parallel(fused)
 
     def _panels(self, block: str, vectors: int) -> Panel:
@@ -243,7 +261,8 @@ class _Attention:
         held = self.found.keys * self.found.width * _BITS // 8 <= self.facts.l1.bytes
         lines = self.tile.width * self.facts.vector_bits / 8 / self.facts.l1.line
         step = self.tile.rows * self.tile.width / self.facts.fma_per_cycle
-        return apart and not held and step < _LINE * lines and self.tile.rows > 1
+        guess = apart and not held and step < _LINE * lines and self.tile.rows > 1
+        return bool(decide(self.chooser, "attention.values", int(guess), (0, 1)))
 
     def _align(self, name: str, size: int) -> None:
         """Rows of scores lie so far apart that the last of the parts in which they are stored is whole."""
@@ -330,7 +349,10 @@ class _Attention:
         loops = s.loops(name)
         *inner, lane, step = loops[loops.index(panel) + 1 :]
         vector, lane = s.split(lane, (None, self.lanes))
-        s.reorder(step, *inner, vector, lane)
+        factors = unroll_factors([extent_of(s.loop(step).extent)], _MOST_STEPS)
+        factor = decide(self.chooser, f"{name}.unroll", 1, factors)
+        (step,), steps = part_of_steps(s, [step], factor)
+        s.reorder(step, *steps, *inner, vector, lane)
         init = s.decompose_reduction(name, step)
         for block in (init, name, reader):
             unroll_inside(s, block, panel, skip=(step,))

@@ -31,10 +31,11 @@ the next one is fetched:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from compiler.core.capabilities import MASKED_MEMORY
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import PARTITION, PREFETCH
+from compiler.loops.annotations import AHEAD, PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER, SCRATCH, Expr, Iter, Var
 from compiler.loops.layout import lanes_last
@@ -47,9 +48,18 @@ from compiler.schedule.rules.common import (
     is_lane_of,
     lanes_innermost,
     lone_dim,
+    part_of_steps,
     split_iteration,
     strip_mine,
     unroll_inside,
+)
+from compiler.schedule.rules.options import (
+    beyond,
+    decide,
+    later_places,
+    shares_of,
+    takes_threads,
+    unroll_factors,
 )
 from compiler.schedule.rules.vector.packing import (
     Panel,
@@ -68,6 +78,8 @@ from compiler.schedule.rules.vector.register_tile import (
     chunk_options,
     fetches_ahead,
     has_shorter_tile,
+    larger_chunks,
+    larger_tiles,
     outer_orders,
     register_tiles,
     uneven,
@@ -173,7 +185,8 @@ class _Contraction:
     ) -> None:
         self.s, self.name, self.block, self.roles, self.panel = schedule, name, block, roles, panel
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
-        self.fetch: str | None = None  # the weights of which the next panel is asked for
+        self.fetch = 0  # how many panels of weights ahead are asked for
+        self.later = 0  # how many of the other axes of the sum are outside of the first one
         self.remainder = False  # the last tile has fewer vectors or lanes: no question for inner loops
         self.overlaps = False  # the last tile of rows computes some of the one before it again
 
@@ -188,10 +201,14 @@ class _Contraction:
             self.split_groups(accumulator, epilogue)
         stride = stride_in_place(self.block)
         problem = problem_of(self.block, self.roles, self.facts, stride)
-        options = register_tiles(problem, self.facts)
+        options = beyond(register_tiles(problem, self.facts), larger_tiles(problem, self.facts))
         tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
+        self.later = self.decide("reduction", 0, later_places(self.block.reduce))
         self.choose_layouts(accumulator, epilogue, tile.vectors)
         self.arrange(problem, epilogue, tile)
+
+    def decide(self, what: str, guess: int, others: Iterable[int]) -> int:
+        return decide(self.chooser, f"{self.name}.{what}", guess, others)
 
     def split_groups(self, accumulator: str, epilogue: str) -> None:
         """Make the channel group an axis of its own; the rest of the rule sees one group at a time."""
@@ -257,9 +274,10 @@ class _Contraction:
         inner: list[Expr] = [axis for axis in axes if axis in reduce]
         first = place.get(self.block.reduce[0].var.name)
         tail = []
-        if split is not None and first is not None:
-            inner = [first // split, *(axis for axis in inner if axis != first)]
-            tail = [first % split]
+        if first is not None and (split is not None or self.later):
+            inner = [axis for axis in inner if axis != first]
+            inner.insert(self.later, first if split is None else first // split)
+            tail = [] if split is None else [first % split]
         return IndexMap.of(len(axes), [*outer, lane // width, *inner, *tail, lane % width])
 
     def _dim_of(self, access: Access, item: Iter) -> int:
@@ -294,12 +312,11 @@ class _Contraction:
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
         part = extent_of(self.roles.lane.extent) % self.lanes and MASKED_MEMORY not in self.facts.intrinsics
         self.remainder = problem.vectors % tile.vectors != 0 or bool(part)
-        if self.roles.packed is not None and fetches_ahead(tile, problem, self.facts):
-            self.fetch = self.roles.packed.buffer.name
         m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
         others = list(named.values())
         chunk = self._chunk(problem, tile, named) if m_outer is not None else 0
+        self._choose_fetch(problem, tile, chunk)
         if m_outer is not None and chunk:
             around = self._around_chunks(named)
             inside = [loop for loop in others if loop not in around]
@@ -314,9 +331,9 @@ class _Contraction:
         else:
             outer, inside = self._outer_order(problem, tile.vectors, named, k_outer), []
             if m_outer is not None:
-                groups, m_outer = self._share_rows(outer, m_outer)
-                outer += groups
-        s.reorder(*outer, *inside, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
+                outer, m_outer = self._share_rows(outer, m_outer, k_outer)
+        reduce, steps = self._unroll_steps(reduce)
+        s.reorder(*outer, *inside, *([m_outer] if m_outer else []), *reduce, *steps, *rows, k_tile, lane_loop)
         self._finish(epilogue, outer, m_outer or (inside[-1] if inside else None), reduce)
 
     def _split_rows(
@@ -331,33 +348,53 @@ class _Contraction:
             outer, lines = self.s.split(named.pop(line.var.name), (None, tile.lines))
             self.s.annotate(outer, PARTITION, 1)
             return outer, [lines, row_loop]
+        rest = problem.rows % tile.rows
         shorter = has_shorter_tile(tile, problem, self.facts)
-        whole = problem.rows % tile.rows == 0 or shorter
+        shorter = bool(self.decide("tail", int(shorter), (0, 1) if rest else ()))
+        whole = not rest or shorter
         outer, rows = self.s.split(row_loop, (None, tile.rows), tail="guard" if whole else "shift")
         self.overlaps = not whole
         if shorter:
             self.s.annotate(outer, PARTITION, 1)
         return outer, [rows]
 
-    def _share_rows(self, outer: list[str], tiles: str) -> tuple[list[str], str]:
-        """Groups of tiles of rows for threads to share as well, where other loops do not come out even."""
+    def _share_rows(self, outer: list[str], tiles: str, k_outer: str) -> tuple[list[str], str]:
+        """The loops for threads to share, and that over tiles of rows, perhaps of a group of them only.
+
+        Groups are shared where other loops do not come out even. They may also go outside of the blocks of
+        lanes, so that the rows of one stay in a cache while all weights pass.
+        """
         shares = math.prod(extent_of(self.s.loop(loop).extent) for loop in outer)
         loop = self.s.loop(tiles)
         count = extent_of(loop.extent)
-        found = [n for n in range(2, count // _GROUP + 1) if count % n == 0 and uneven(shares * n) <= _EVEN]
         # A loop that asks about the last tile, or a tile that two threads would write.
-        apart = self.remainder or loop.annotations or self.overlaps
-        if uneven(shares) <= _EVEN or not found or apart or iterations(self.block.block.iters) < SMALL:
-            return [], tiles
-        groups, inner = self.s.split(tiles, (found[0], count // found[0]))
-        return [groups], inner
+        if self.remainder or loop.annotations or self.overlaps:
+            return outer, tiles
+        numbers = [n for n in range(2, count + 1) if count % n == 0]
+        even = [n for n in numbers if n <= count // _GROUP and uneven(shares * n) <= _EVEN]
+        small = uneven(shares) <= _EVEN or iterations(self.block.block.iters) < SMALL
+        guess = even[0] if even and not small else 1
+        options = shares_of(guess, numbers)
+        groups, outside = self.chooser.choose(f"{self.name}.share", options) if numbers else (1, 0)
+        if groups == 1:
+            return outer, tiles
+        group, inner = self.s.split(tiles, (groups, count // groups))
+        at = outer.index(k_outer) if outside else len(outer)
+        return [*outer[:at], group, *outer[at:]], inner
 
     def _split_reduce(self, reduce: list[str]) -> list[str]:
-        size = self.reduce_split()
-        if size is None:
-            return reduce
-        first, inner = self.s.split(reduce[0], (None, size))
-        return [first, *reduce[1:], inner]
+        size, inner = self.reduce_split(), list[str]()
+        first, *others = reduce
+        if size is not None:
+            first, *inner = self.s.split(first, (None, size))
+        return [*others[: self.later], first, *others[self.later :], *inner]
+
+    def _unroll_steps(self, reduce: list[str]) -> tuple[list[str], list[str]]:
+        """Loops over steps of the sum, and those whose steps are written out."""
+        extents = [extent_of(self.s.loop(loop).extent) for loop in reduce]
+        each = self.panel is not None and not self.panel.whole  # a step fills it
+        factor = self.decide("unroll", 1, unroll_factors(extents) if not each else ())
+        return part_of_steps(self.s, reduce, factor)
 
     def _outer_order(
         self, problem: ContractionProblem, vectors: int, named: dict[str, str], k_outer: str
@@ -377,15 +414,39 @@ class _Contraction:
         return [*batch, *rest[:-1], blocks, k_outer, inner]
 
     def _chunk(self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]) -> int:
-        """Blocks of the first reduction axis in a chunk; 0: no chunks."""
+        """Blocks of the first reduction axis in a chunk; 0: no chunks.
+
+        The model is for blocks of channels; a sum along one axis is cut by search only.
+        """
         size = self.reduce_split()
-        if size is None or self.roles.packed is None:
+        if self.roles.packed is None or self.later or (size is None and len(self.block.reduce) > 1):
             return 0
         around = math.prod(extent_of(self.s.loop(loop).extent) for loop in self._around_chunks(named))
-        blocks = extent_of(self.block.reduce[0].extent) // size
-        options = chunk_options(tile, problem, blocks, around, self.facts)
+        blocks = extent_of(self.block.reduce[0].extent) // (size or 1)
+        sizes = (tile, problem, blocks, around, self.facts)
+        larger = larger_chunks(*sizes, overlaps=self.overlaps)
+        options = chunk_options(*sizes, overlaps=self.overlaps)
+        if size is None:
+            step = math.gcd(blocks, self.lanes)
+            larger = [item for item in (*options[1:], *larger) if item.value[0] % step == 0]
+            options = options[:1]
+        options = beyond(options, larger)
         (chunk,) = self.chooser.choose(f"{self.name}.chunk", options) if len(options) > 1 else (0,)
         return chunk
+
+    def _choose_fetch(self, problem: ContractionProblem, tile: RegisterTile, chunk: int) -> None:
+        """How many panels (or chunks) of the weights ahead are asked for: none, the next, the one behind."""
+        if self.roles.packed is None or (tile.vectors >= problem.vectors and not chunk):
+            return
+        guess = 1 if chunk else int(fetches_ahead(tile, problem, self.facts))
+        self.fetch = self.decide("fetch", guess, (0, 1, 2))
+
+    def _fetch_weights(self, loop: str) -> None:
+        if not self.fetch or self.roles.packed is None:
+            return
+        self.s.annotate(loop, PREFETCH, self.roles.packed.buffer.name)
+        if self.fetch > 1:
+            self.s.annotate(loop, AHEAD, self.fetch)
 
     def _around_chunks(self, named: dict[str, str]) -> list[str]:
         """Of the loops beside lanes, rows and lines: those over images and over groups of weights."""
@@ -398,12 +459,11 @@ class _Contraction:
     ) -> None:
         """Sums in scratch; all tiles of an image inside of a chunk of the sum; the next chunk fetched."""
         s, sums = self.s, self.s.site(self.name).target
-        assert self.roles.packed is not None
         s.set_scope(sums, "scratch")
         chunk, first = s.split(reduce[0], (None, size))
-        reduce = [first, *reduce[1:]]
-        s.reorder(*outer, chunk, *tiles, *reduce, *tile)
-        s.annotate(chunk, PREFETCH, self.roles.packed.buffer.name)
+        reduce, steps = self._unroll_steps([first, *reduce[1:]])
+        s.reorder(*outer, chunk, *tiles, *reduce, *steps, *tile)
+        self._fetch_weights(chunk)
         fused = fuse_all(s, outer)
         if self.remainder:
             s.annotate(fused, PARTITION, 1)
@@ -414,7 +474,8 @@ class _Contraction:
             unroll_inside(s, block, tiles[-1], reduce)
         for block in (init, epilogue):
             s.vectorize(s.loops(block)[-1])
-        s.parallel(fused)
+        if takes_threads(self.chooser, self.name, guess=True):
+            s.parallel(fused)
 
     def _finish(self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str]) -> None:
         s = self.s
@@ -428,9 +489,9 @@ class _Contraction:
             s.annotate(fused, PARTITION, 1)
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)
-        if self.fetch is not None:
-            s.annotate(fused, PREFETCH, self.fetch)
-        if iterations(self.block.block.iters) >= SMALL:
+        self._fetch_weights(fused)
+        large = iterations(self.block.block.iters) >= SMALL
+        if takes_threads(self.chooser, self.name, guess=large):
             s.parallel(fused)
 
 

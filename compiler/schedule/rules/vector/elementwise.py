@@ -8,22 +8,34 @@ from math import prod
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of, int_of, iterations, variables
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import SMALL, fuse_all, intermediates, split_iteration, strip_mine
+from compiler.schedule.rules.common import (
+    SMALL,
+    fuse_all,
+    intermediates,
+    part_of_steps,
+    split_iteration,
+    strip_mine,
+)
+from compiler.schedule.rules.options import decide, takes_threads, unroll_factors
 from compiler.schedule.schedule import Schedule
 
 MOST_COPIES = 1024
 """Statements that unrolling may make of one."""
 
+_MOST_WRITTEN_OUT = 8
+"""Iterations of the innermost loop that search may write out."""
 
-def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
+
+def elementwise(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Vectorise the innermost axis of the output and run the outer ones in parallel."""
     block = schedule.site(name)
     if block.reduce:
         return False
     if not block.is_store:
-        return _rows_in_order(schedule, block)
+        return _rows_in_order(schedule, block, chooser)
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     blocked, shared = _blocked_axis(block), intermediates(schedule, name)
     loops = _in_blocks(schedule, name, *blocked) if blocked is not None else None
@@ -33,19 +45,32 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
             loops = list(schedule.split(loops[0], (None, extent)))  # a loop around the only vector
         _vectorize_inner(schedule, block, loops, lanes)
     once = shared if loops else []
-    is_large = bool(loops) and iterations(block.spatial) >= SMALL
+    if loops and not shared:
+        loops[-1] = _write_out(schedule, name, loops[-1], chooser)
+    large = iterations(block.spatial) >= SMALL
+    is_large = bool(loops) and takes_threads(chooser, name, guess=large)
     # What is read where is not always understood: then what is shared keeps loops of its own.
     if not (once and schedule.attempt(_finish, loops, once, is_large=is_large)):
         _finish(schedule, loops, (), is_large=is_large)
     return True
 
 
-def _rows_in_order(schedule: Schedule, block: Site) -> bool:
+def _write_out(schedule: Schedule, name: str, loop: str, chooser: Chooser) -> str:
+    """Several iterations of the innermost loop, one after the other in the text; gives the loop around."""
+    factors = unroll_factors([extent_of(schedule.loop(loop).extent)], _MOST_WRITTEN_OUT)
+    factor = decide(chooser, f"{name}.vectors", 1, factors)
+    outside, inside = part_of_steps(schedule, [loop], factor)
+    for part in inside:
+        schedule.unroll(part)
+    return outside[0]
+
+
+def _rows_in_order(schedule: Schedule, block: Site, chooser: Chooser) -> bool:
     """A block of many statements: its iterations may run at the same time, each in order."""
     touched = [region.extent for region in (*block.block.reads, *block.block.writes)]
     most = max((prod(int_of(extent) or 1 for extent in extents) for extents in touched), default=1)
     rows = iterations(block.spatial)
-    if rows == 1 or rows * most < SMALL:
+    if rows == 1 or not takes_threads(chooser, block.name, guess=rows * most >= SMALL):
         return False
     return schedule.attempt(_parallel_rows, block.name)
 

@@ -56,15 +56,39 @@ class RegisterTile:
 
 def register_tiles(problem: ContractionProblem, facts: TargetFacts) -> list[Option]:
     """Register tiles that fit the register file, with their estimated cost in cycles."""
-    tiles = [
+    tiles = _tiles(problem, facts, facts.vector_registers)
+    return [Option(tile.value, _tile_cost(tile, problem, facts)) for tile in tiles]
+
+
+_MORE = 6
+"""Registers that a tile may need beyond those that there are: compilers keep operands in memory."""
+
+_SPILLED = 0.1
+"""Share of its time that a tile takes longer for each register that there is not, about."""
+
+
+def larger_tiles(problem: ContractionProblem, facts: TargetFacts) -> list[Option]:
+    """Register tiles whose sums fit the register file, but not their operands beside them."""
+    found = []
+    for tile in _tiles(problem, facts, facts.vector_registers + _MORE):
+        rows = tile.rows * tile.lines
+        spilled = _registers(tile.vectors, rows, problem) - facts.vector_registers
+        if spilled > 0 and tile.vectors * rows <= facts.vector_registers:
+            cost = _tile_cost(tile, problem, facts) * (1.0 + _SPILLED * spilled)
+            found.append(Option(tile.value, cost))
+    return found
+
+
+def _tiles(problem: ContractionProblem, facts: TargetFacts, registers: int) -> list[RegisterTile]:
+    """Tiles that need no more than so many registers."""
+    return [
         RegisterTile(vectors, rows, lines)
         for vectors in range(1, min(problem.vectors, _MOST_VECTORS) + 1)
         if problem.remainder or problem.vectors % vectors == 0
         for rows in range(1, min(problem.rows, facts.vector_registers) + 1)
         for lines in range(1, _most_lines(rows, problem) + 1)
-        if _registers(vectors, rows * lines, problem) <= facts.vector_registers
+        if _registers(vectors, rows * lines, problem) <= registers
     ]
-    return [Option(tile.value, _tile_cost(tile, problem, facts)) for tile in tiles]
 
 
 _MOST_VECTORS = 16
@@ -205,39 +229,96 @@ _FROM_L2 = 0.1
 
 
 def chunk_options(
-    tile: RegisterTile, problem: ContractionProblem, blocks: int, around: int, facts: TargetFacts
+    tile: RegisterTile,
+    problem: ContractionProblem,
+    blocks: int,
+    around: int,
+    facts: TargetFacts,
+    *,
+    overlaps: bool | None = None,
 ) -> list[Option]:
     """How many blocks of the first reduction axis all tiles of an image go through before the next ones.
 
     0: all of them at once, so that sums stay in registers and the packed operand is read again for each tile.
     Else a chunk stays in the first-level cache meanwhile and the next one is fetched, but sums are loaded and
     stored once for each chunk. Costs are in cycles, with a packed operand that no cache holds before.
-    `blocks`: length of the reduction axis; `around`: product of the spatial axes that stay outside of chunks.
+    `blocks`: length of the reduction axis; `around`: product of the spatial axes that stay outside of chunks;
+    `overlaps`: whether the last tile of rows begins in the one before, where that is decided already.
     """
     shares = math.ceil(problem.vectors / tile.vectors)
     first = shares * _tile_cycles(tile.vectors, tile.rows * tile.lines, problem, facts)
     memory = problem.packed_bytes * facts.hertz / facts.bandwidth
     whole = _tile_cost(tile, problem, facts)
-    vector = facts.vector_bits / 8
-    inside = problem.rows * problem.lines * problem.outer // around
-    sums_bytes = inside * tile.vectors * vector
+    sums_bytes = _sums_bytes(tile, problem, around, facts)
     read_again = 0.0
     if _crowded(tile, problem, facts) and sums_bytes <= facts.l1.bytes / 4:
-        tiles = math.ceil(inside / (tile.rows * tile.lines))
+        tiles = math.ceil(_inside(problem, around) / (tile.rows * tile.lines))
         read_again = problem.packed_bytes * tiles / facts.l2.fed
     options = [Option((0,), whole + max(0.0, memory - first) + read_again)]
-    # tiles that share rows would add a chunk to them twice
-    overlap = problem.rows % tile.rows and not has_shorter_tile(tile, problem, facts)
-    if overlap or inside <= tile.rows * tile.lines:
-        return options
     if sums_bytes > _FROM_L2 * facts.l2.bytes:
         return options
-    most = _FROM_L1 * facts.l1.bytes / (tile.vectors * vector * problem.steps / blocks)
-    for size in range(1, min(blocks - 1, int(most)) + 1):
-        if blocks % size == 0:
-            sums = 4.0 * inside * around * problem.vectors * (blocks // size)
-            options.append(Option((size,), max(whole + sums, memory) * uneven(around * shares)))
-    return options
+    most = _FROM_L1 * facts.l1.bytes / (tile.vectors * facts.vector_bits / 8 * problem.steps / blocks)
+    sizes = _chunk_sizes(tile, problem, blocks, around, facts, overlaps=overlaps)
+    costs = [(n, _chunk_cost(n, tile, problem, blocks, around, facts)) for n in sizes if n <= int(most)]
+    return options + [Option((size,), cost) for size, cost in costs]
+
+
+def larger_chunks(
+    tile: RegisterTile,
+    problem: ContractionProblem,
+    blocks: int,
+    around: int,
+    facts: TargetFacts,
+    *,
+    overlaps: bool,
+) -> list[Option]:
+    """Chunks of which more is alive than the model has room for, as in `chunk_options`."""
+    if _sums_bytes(tile, problem, around, facts) > facts.l2.bytes / 2:
+        return []
+    step = tile.vectors * facts.vector_bits / 8 * problem.steps / blocks
+    taken = {item.value for item in chunk_options(tile, problem, blocks, around, facts, overlaps=overlaps)}
+    sizes = _chunk_sizes(tile, problem, blocks, around, facts, overlaps=overlaps)
+    return [
+        Option((size,), _chunk_cost(size, tile, problem, blocks, around, facts))
+        for size in sizes
+        if (size,) not in taken and size * step <= facts.l2.bytes
+    ]
+
+
+def _inside(problem: ContractionProblem, around: int) -> int:
+    """Rows of all tiles that work on a chunk."""
+    return problem.rows * problem.lines * problem.outer // around
+
+
+def _sums_bytes(tile: RegisterTile, problem: ContractionProblem, around: int, facts: TargetFacts) -> float:
+    """Bytes of the sums that wait between two chunks."""
+    return _inside(problem, around) * tile.vectors * facts.vector_bits / 8
+
+
+def _chunk_sizes(
+    tile: RegisterTile,
+    problem: ContractionProblem,
+    blocks: int,
+    around: int,
+    facts: TargetFacts,
+    *,
+    overlaps: bool | None,
+) -> list[int]:
+    """Sizes of chunks; none where tiles share rows, to which each would add a chunk, or there is one tile."""
+    if overlaps is None:
+        overlaps = problem.rows % tile.rows > 0 and not has_shorter_tile(tile, problem, facts)
+    if overlaps or _inside(problem, around) <= tile.rows * tile.lines:
+        return []
+    return [size for size in range(1, blocks) if blocks % size == 0]
+
+
+def _chunk_cost(
+    size: int, tile: RegisterTile, problem: ContractionProblem, blocks: int, around: int, facts: TargetFacts
+) -> float:
+    memory = problem.packed_bytes * facts.hertz / facts.bandwidth
+    sums = 4.0 * _inside(problem, around) * around * problem.vectors * (blocks // size)
+    whole, shares = _tile_cost(tile, problem, facts), math.ceil(problem.vectors / tile.vectors)
+    return max(whole + sums, memory) * uneven(around * shares)
 
 
 def _crowded(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> bool:
@@ -262,8 +343,11 @@ def outer_orders(problem: ContractionProblem, vectors: int, facts: TargetFacts, 
     inputs = row_bytes * (1 if row_bytes <= room else blocks)
     weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer * problem.lines)
     options = [Option((0,), inputs + problem.packed_bytes), Option((1,), row_bytes + weights)]
-    sizes = [n for n in range(2, lines) if lines % n == 0 and row_bytes * n <= room * lines]
-    return options + [Option((n,), row_bytes + problem.packed_bytes * (lines // n)) for n in sizes]
+    sizes = [n for n in range(2, lines) if lines % n == 0]
+    for n in sizes:
+        read = row_bytes * (1 if row_bytes * n <= room * lines else blocks)
+        options.append(Option((n,), read + problem.packed_bytes * (lines // n)))
+    return options
 
 
 _STREAM = 4096

@@ -17,17 +17,20 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import REGISTER, Const, Var
 from compiler.loops.queries import extent_of, iterations
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import SMALL, fuse_all
+from compiler.schedule.rules.common import SMALL, fuse_all, part_of_steps
+from compiler.schedule.rules.options import decide, takes_threads, unroll_factors
 from compiler.schedule.schedule import Schedule
 
 
-def row_nest(schedule: Schedule, facts: TargetFacts) -> bool:
+def row_nest(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule reductions over rows and the block that fills the rows; False for other functions."""
     sites = list(schedule.program.sites.values())
     *before, last = sites
     rank = _rank_of_rows(before, last, schedule.program.outputs)
-    return rank > 0 and schedule.attempt(_join, [item.name for item in before], last.name, rank, facts)
+    names = [item.name for item in before]
+    return rank > 0 and schedule.attempt(_join, names, last.name, rank, facts, chooser)
 
 
 def _rank_of_rows(before: list[Site], last: Site, outputs: frozenset[str]) -> int:
@@ -52,7 +55,9 @@ def _by_row(site: Site, reductions: Mapping[str, int], rank: int) -> bool:
     )
 
 
-def _join(schedule: Schedule, before: list[str], last: str, rank: int, facts: TargetFacts) -> None:
+def _join(
+    schedule: Schedule, before: list[str], last: str, rank: int, facts: TargetFacts, chooser: Chooser
+) -> None:
     size = iterations(schedule.site(last).spatial)
     rows = schedule.loops(last)[:rank]
     for name in reversed(before):
@@ -61,13 +66,17 @@ def _join(schedule: Schedule, before: list[str], last: str, rank: int, facts: Ta
         if schedule.loops(name)[-1] == rows[-1] or schedule.site(name).reduce:
             schedule.set_scope(schedule.site(name).target, REGISTER)
     for name in (*before, last):
-        fill_row(schedule, name, rows[-1], facts)
+        fill_row(schedule, name, rows[-1], facts, chooser)
     around = fuse_all(schedule, rows)
-    if size >= SMALL:
+    if takes_threads(chooser, "row_nest", guess=size >= SMALL):
         schedule.parallel(around)
 
 
-def fill_row(schedule: Schedule, name: str, row: str, facts: TargetFacts) -> None:
+_MOST_VECTORS = 8
+"""Vectors of a row that search may take at a time."""
+
+
+def fill_row(schedule: Schedule, name: str, row: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Lanes along the row in a block below its loop."""
     loops = schedule.loops(name)
     inner = list(loops[loops.index(row) + 1 :])
@@ -80,7 +89,11 @@ def fill_row(schedule: Schedule, name: str, row: str, facts: TargetFacts) -> Non
     extent = extent_of(schedule.loop(inner[-1]).extent)
     if extent >= lanes and _side_by_side(schedule.site(name)):
         tail = "guard" if extent % lanes == 0 else "mask"
-        schedule.vectorize(schedule.split(inner[-1], (None, lanes), tail=tail)[1])
+        outer, vector = schedule.split(inner[-1], (None, lanes), tail=tail)
+        factors = unroll_factors([extent_of(schedule.loop(outer).extent)], _MOST_VECTORS)
+        for part in part_of_steps(schedule, [outer], decide(chooser, f"{name}.row_vectors", 1, factors))[1]:
+            schedule.unroll(part)
+        schedule.vectorize(vector)
 
 
 def _side_by_side(site: Site) -> bool:

@@ -18,7 +18,9 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
 from compiler.loops.queries import extent_of
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import SMALL, fuse_all, stores_lanes, strip_mine
+from compiler.schedule.rules.options import decide, takes_threads
 from compiler.schedule.schedule import Schedule
 
 WINDOW = "window"
@@ -28,8 +30,11 @@ _PIXELS = 8
 """Pixels in a row buffer: enough for stores to be done before they are read, few enough for the first-level
 cache."""
 
+_SIZES = (1, 2, 4, 8, 16, 32)
+"""Pixels in a row buffer that search may try."""
 
-def window(schedule: Schedule, facts: TargetFacts) -> bool:
+
+def window(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a window over channels; False when the function is none, or channels do not fill vectors."""
     fillers = [block.name for block in schedule.program.blocks.values() if stage_of(block) == WINDOW]
     if not fillers:
@@ -39,18 +44,20 @@ def window(schedule: Schedule, facts: TargetFacts) -> bool:
     lanes = facts.lanes(schedule.func.buffer(row).dtype.bits)
     if len(last) != 1 or not stores_lanes(last[0], 1, lanes):
         return False
-    _arrange(schedule, fillers, row, last[0].name, lanes)
+    _arrange(schedule, fillers, row, last[0].name, lanes, chooser)
     return True
 
 
-def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int) -> None:
+def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int, chooser: Chooser) -> None:
     extents = [extent_of(item.extent) for item in s.block(result).iters]
     rank = len(extents)
     channels_last = IndexMap.identity(rank).reordered([0, *range(2, rank), 1])
     s.transform_layout(row, channels_last)
     strip_mine(s, result, 1, lanes)
     n, blocks, *around, lane = s.loops(result)
-    pixels, pixel = s.split(around[-1], (None, min(_PIXELS, extents[-1])))
+    guess = min(_PIXELS, extents[-1])
+    size = decide(chooser, "window.pixels", guess, [n for n in _SIZES if n <= extents[-1]])
+    pixels, pixel = s.split(around[-1], (None, size))
     s.reorder(n, *around[:-1], pixels, pixel, blocks, lane)
     for name in fillers:
         whole = extent_of(s.block(name).iters[1].extent) % lanes == 0
@@ -59,5 +66,5 @@ def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int)
         own = s.compute_at(name, pixels)
         (s.vectorize if whole else s.unroll)(own[-1])
     s.vectorize(lane)
-    if math.prod(extents) >= SMALL:
+    if takes_threads(chooser, result, guess=math.prod(extents) >= SMALL):
         s.parallel(fuse_all(s, [n, *around[:-1]]))

@@ -16,7 +16,7 @@ the threads share out the transform of the input first, and then the blocks of o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
@@ -30,12 +30,21 @@ from compiler.schedule.rules.common import (
     fuse_all,
     is_lane,
     lanes_innermost,
+    part_of_steps,
     stores_lanes,
     strip_mine,
     unroll_inside,
 )
-from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
+from compiler.schedule.rules.options import beyond, decide, unroll_factors
+from compiler.schedule.rules.vector.register_tile import (
+    ContractionProblem,
+    larger_tiles,
+    register_tiles,
+    uneven,
+)
 from compiler.schedule.schedule import Schedule
+
+Tiles = Callable[[ContractionProblem, TargetFacts], list[Option]]
 
 WHOLE = 0
 """Decision for the band: the whole image at once."""
@@ -107,8 +116,8 @@ _TRANSFORM = 6.0
 """Instructions at the rate of multiply-adds for loads, sums and store of one vector of transformed values."""
 
 
-def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
-    """All plans with their estimated cycles on one core."""
+def plans(shape: Shape, facts: TargetFacts, tiles: Tiles = register_tiles) -> list[Option]:
+    """All plans with their estimated cycles on one core; `tiles` gives the register tiles of the products."""
     found = []
     bands = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
     for band in (WHOLE, *(bands if shape.images > 1 else bands[:-1])):
@@ -121,7 +130,7 @@ def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
             broadcast=True,
             packed_bytes=shape.channels * shape.out * 4,
         )
-        for option in register_tiles(problem, facts):
+        for option in tiles(problem, facts):
             vectors, rows, _ = option.value
             plan = Plan(band, vectors, rows)
             if plan.vectors <= _MOST_VECTORS:
@@ -190,8 +199,9 @@ def schedule_winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     options = plans(shape, facts)
     if not options:
         return False
-    plan = Plan(*chooser.choose("winograd.plan", options))
-    _Winograd(schedule, shape, plan, facts).run()
+    larger = plans(shape, facts, larger_tiles)
+    plan = Plan(*chooser.choose("winograd.plan", beyond(options, larger)))
+    _Winograd(schedule, shape, plan, facts, chooser).run()
     return True
 
 
@@ -211,8 +221,10 @@ difference of, a factor, and what comes after: a bias, a limit."""
 class _Winograd:
     """The steps of the rule, in the order in which they are applied."""
 
-    def __init__(self, schedule: Schedule, shape: Shape, plan: Plan, facts: TargetFacts) -> None:
-        self.s, self.shape, self.plan = schedule, shape, plan
+    def __init__(
+        self, schedule: Schedule, shape: Shape, plan: Plan, facts: TargetFacts, chooser: Chooser
+    ) -> None:
+        self.s, self.shape, self.plan, self.chooser = schedule, shape, plan, chooser
         self.lanes, self.registers = facts.lanes(32), facts.vector_registers
         self.names = {stage: block.name for stage, block in stages(schedule.func).items()}
 
@@ -269,7 +281,10 @@ class _Winograd:
 
     def _pairs(self) -> bool:
         """Whether rows p and -p of results are made together: of a pair, all is needed or nothing."""
-        return self.shape.left % 2 == 0 and 2 * self.shape.size + _BESIDE <= self.registers
+        fits = 2 * self.shape.size + _BESIDE <= self.registers
+        if self.shape.left % 2:
+            return False
+        return bool(decide(self.chooser, "winograd.pairs", int(fits), (0, 1)))
 
     def _products(self, copy: str) -> None:
         """Register tiles of `rows` tiles of the image and `vectors` vectors of output channels."""
@@ -279,8 +294,11 @@ class _Winograd:
         tail = "guard" if extent_of(s.loop(t[0]).extent) % rows == 0 else "shift"
         outer, inner = s.split(t[0], (None, rows), tail=tail)
         c_outer, c_inner = s.split(c[0], (None, self.lanes))
-        s.reorder(*i, *j, outer, c_outer, c_inner, inner, *vectors, *lane)
-        s.annotate(j[-1], PREFETCH, self.filters)
+        factor = decide(self.chooser, "winograd.unroll", 1, unroll_factors([self.lanes]))
+        (c_inner,), steps = part_of_steps(s, [c_inner], factor)
+        s.reorder(*i, *j, outer, c_outer, c_inner, *steps, inner, *vectors, *lane)
+        if decide(self.chooser, "winograd.fetch", 1, (0, 1)):
+            s.annotate(j[-1], PREFETCH, self.filters)
         s.reverse_compute_at(copy, outer)
         init = s.decompose_reduction(name, c_outer)
         for block in (init, name, copy):
