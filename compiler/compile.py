@@ -44,7 +44,7 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
     _check_output(path, options)
     job = CompileJob.of(path, options, progress)
     tuning = tuning_of(job)
-    with cache_in_use(job.settings.cache_dir):
+    with cache_in_use(job.settings.cache_dir), job.target.plugins.answering():
         report = _compile(job, tuning)
     if not report.cached:
         make_room(job.settings)
@@ -181,6 +181,7 @@ def _key(job: CompileJob, tuning: Tuning) -> str:
         sha256_file(job.model),
         target.facts,
         target.features,
+        target.plugins.identity,
         target.flags(cxx),
         cxx.identity,
         identity,

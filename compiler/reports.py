@@ -43,7 +43,8 @@ class CompileOptions:
     leave out, `limits` how often some of them may be applied, `conservative` decisions of schedules that take
     their smallest option; with any of these three nothing that was tuned is used. `databases` are asked for
     tuned kernels, and with `own_database` that of the settings, if there is one; `trust` takes records that
-    were made under other circumstances. `environment` says where the compile ran (an image's digest and the
+    were made under other circumstances. `plugins` are files with the user's own rules, operators and passes,
+    `installed_plugins` takes those of installed packages, too. `environment` says where the compile ran (an image's digest and the
     like); it goes into the library's manifest.
     """
 
@@ -67,6 +68,8 @@ class CompileOptions:
     databases: tuple[Path, ...] = ()
     own_database: bool = True
     trust: bool = False
+    plugins: tuple[Path, ...] = ()
+    installed_plugins: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -218,6 +218,19 @@ Databases = Annotated[
     typer.Option("--db", metavar="FILE", help="Use what this tuning database has, too; repeatable."),
     Role.INPUT,
 ]
+PluginFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="Take schedule rules, operators and passes of your own from this Python file, which runs as "
+        "you; repeatable.",
+    ),
+    Role.INPUT,
+]
+NoPlugins = Annotated[
+    bool, typer.Option("--no-plugins", help="Leave out the plugins of installed packages.")
+]
 Trust = Annotated[
     bool,
     typer.Option(

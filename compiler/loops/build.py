@@ -26,6 +26,7 @@ from compiler.loops.ir import (
     For,
     Func,
     Iter,
+    Load,
     Region,
     Seq,
     Stmt,
@@ -152,6 +153,41 @@ class Builder:
         reads, writes = touches(*at)
         self._place(self.fresh(name), spatial, (tuple(reads), tuple(writes)), fn(*at), None, annotations)
 
+    def scan(
+        self,
+        name: str,
+        shape: Sequence[int],
+        start: Callable[..., ExprLike],
+        update: Callable[..., ExprLike],
+        dtype: DType = F32,
+        annotations: Sequence[tuple[str, Any]] = (),
+    ) -> Buffer:
+        """A buffer whose elements along axis 0 follow from each other.
+
+        At (0, i, ...) it is `start(i, ...)`, at (t, i, ...) `update(before, t, i, ...)`, where `before` is
+        the element at (t - 1, i, ...). One block over the other axes, which computes all of axis 0 in order.
+        """
+        spatial = self._iters(name, shape[1:], "spatial")
+        at = tuple(item.var for item in spatial)
+        target = self.local(name, shape, dtype)
+
+        def value(now: Expr) -> Expr:
+            return wrap(update(target[(now - 1, *at)], now, *at), dtype)
+
+        def step(last: Var) -> Stmt:
+            return Store(target, (last + 1, *at), value(last + 1))
+
+        first = wrap(start(*at), dtype)
+        body = seq(
+            Store(target, (const(0), *at), first), self.repeat(f"{name}_t", int(shape[0]) - 1, step)
+        )
+        parts = (first, value(Var(f"{name}_t")))
+        loads = [item for part in parts for item in part.walk() if isinstance(item, Load)]
+        reads = dict.fromkeys(_around(item, at) for item in loads if item.buffer != target)
+        regions = (tuple(reads), (region_at(target, None, *at),))
+        self._place(target.name, spatial, regions, body, None, annotations)
+        return target
+
     def repeat(self, name: str, extents: int | Sequence[int], fn: Callable[..., Stmt]) -> Stmt:
         """A loop inside a block of statements, in order: `fn(0)`, `fn(1)`, ...; or one for each extent."""
         counts = (extents,) if isinstance(extents, int) else extents
@@ -217,6 +253,11 @@ class Builder:
             assert isinstance(item.binding, Var)
             nest = For(item.binding, item.extent, nest)
         self._stmts.append(nest)
+
+
+def _around(load: Load, at: Sequence[Var]) -> Region:
+    """What a load may read while only the variables `at` stand still: whole axes, but at those themselves."""
+    return region_at(load.buffer, *(index if index in at else None for index in load.indices))
 
 
 def region_at(buffer: Buffer, *places: Expr | None) -> Region:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from compiler.core.passes import Pass
+from compiler.core.plugins import LoweringPass
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.simplify import simplify_stmt
@@ -111,10 +112,20 @@ OPTIONAL = frozenset(
 """Passes that a right program does without."""
 
 
-def lowering(target: TargetFacts, without: Collection[str] = ()) -> tuple[Pass[Func], ...]:
-    """The passes for one target, for `run_passes`, but those named in `without`."""
+def lowering(
+    target: TargetFacts, without: Collection[str] = (), custom: Sequence[LoweringPass] = ()
+) -> tuple[Pass[Func], ...]:
+    """The passes for one target, for `run_passes`, but those named in `without`.
+
+    Each of `custom`, those of plugins, follows the pass that it names, or the place where that would be.
+    """
 
     def bound(run: Callable[[Func, TargetFacts], Func]) -> Callable[[Func], Func]:
         return lambda func: run(func, target)
 
-    return tuple(Pass(name, bound(run), name in OPTIONAL) for name, run in PASSES if name not in without)
+    found = []
+    for name, run in PASSES:
+        if name not in without:
+            found.append(Pass(name, bound(run), name in OPTIONAL))
+        found += [Pass(item.name, bound(item.run)) for item in custom if item.after == name]
+    return tuple(found)

@@ -184,7 +184,10 @@ class _Kernel:
         job = self.walk.job
         rules, watched = job.does(SCHEDULE_RULES), WatchedSteps()
         chooser = job.chooser_of(self.task.tuned)
-        schedule = schedule_func(func, dict(layouts), job.target.facts, chooser, rules=rules, observe=watched)
+        facts, custom = job.target.facts, job.target.plugins.rules
+        schedule = schedule_func(
+            func, dict(layouts), facts, chooser, rules=rules, observe=watched, custom=custom
+        )
         scheduled = schedule.func
         if runs.differ(lambda: run_scheduled(scheduled, inputs, races=True), wanted):
             found = _of_schedule(func, schedule.trace, runs, inputs, wanted)
@@ -196,7 +199,8 @@ class _Kernel:
             if event.changed:
                 changed.append((event.name, event.after))
 
-        lowered = run_passes(lowering(job.target.facts, job.options.without), scheduled, [keep])
+        passes = lowering(job.target.facts, job.options.without, job.target.plugins.passes)
+        lowered = run_passes(passes, scheduled, [keep])
         name = runs.first_bad(changed, lambda after: run_flat(scheduled, after, inputs), wanted)
         if name is not None:
             return Culprit(LOWERING_PASS, name, f"after it the kernel {runs.fault}, before it not")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from compiler.loops.ir import Expr, ForKind, Func, Stmt, Var
+from compiler.loops.ir import Expr, ForKind, Func, Region, Stmt, Var
 from compiler.loops.linear import single
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.injectivity import is_circular
 from compiler.schedule.nest import Refusal, executed_box, make_nest, own_conditions
-from compiler.schedule.program import Program, Site, ranges, reads_itself
+from compiler.schedule.program import Program, Site, outer_blocks, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, keep_smaller, whole, within
 from compiler.schedule.rewriting import replace_statements, without_block
 
@@ -104,10 +104,13 @@ class Move:
         spans = site.box(buffer, self.inner_of(site, fixed), self.known, write=True)
         return [whole(int_of(n) or 0) if s is None else s for s, n in zip(spans, shape, strict=True)]
 
-    def moved(self, spans: dict[str, Span], exact: Sequence[Expr] = ()) -> tuple[Stmt, tuple[str, ...]]:
+    def moved(
+        self, spans: dict[str, Span], exact: Sequence[Expr] = (), *, unit_loops: bool = False
+    ) -> tuple[Stmt, tuple[str, ...]]:
         """The block in a new nest for the place under the loop, and the names of the loops.
 
-        spans, exact: where iteration variables run, and conditions over them that say it exactly.
+        spans, exact: where iteration variables run, and conditions over them that say it exactly. unit_loops:
+        make loops of one iteration, too.
         """
         own = own_conditions(self.site, self.outer_names)
         runs = executed_box(self.site, self.outer_names)
@@ -123,7 +126,8 @@ class Move:
             keep_smaller(narrow, name, span)
             conditions += within(single(Var(name)), 1, span, self.known)
         fresh = Program(self._left()).namer()
-        return make_nest(self.site.block, narrow, self.known, fresh, (*conditions, *exact))
+        conditions = [*conditions, *exact]
+        return make_nest(self.site.block, narrow, self.known, fresh, conditions, unit_loops=unit_loops)
 
     def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
         """The Func without the block at its old place and with the body of the loop changed."""
@@ -131,8 +135,21 @@ class Move:
         loop = Program(left).loop(self.loop.var.name)
         return replace_statements(left, {loop.var.name: loop.replace(body=change(loop.body))})
 
+    def is_in_the_way(self, stmt: Stmt) -> bool:
+        """Whether the block cannot go from one side of a statement to the other."""
+        read, written = _names(self.site.block.reads), _names(self.site.block.writes)
+        for block in outer_blocks(stmt):
+            theirs = _names(block.writes)
+            if not read.isdisjoint(theirs) or not written.isdisjoint(theirs | _names(block.reads)):
+                return True
+        return False
+
     def _left(self) -> Func:
         return self.func.replace(body=without_block(self.func.body, self.site.name))
+
+
+def _names(regions: Sequence[Region]) -> set[str]:
+    return {region.buffer.name for region in regions}
 
 
 def disjoint(move: Move, a: Site, b: Site, buffer: str) -> bool:

@@ -31,6 +31,7 @@ from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
+from compiler.schedule.primitives.root import ComputeRoot
 from compiler.schedule.primitives.sampling import (
     SampleCategorical,
     SampleComputeLocation,
@@ -102,6 +103,7 @@ class Schedule:
     tensorize = method(Tensorize)
     software_pipeline = method(SoftwarePipeline)
     vthread = method(VThread)
+    compute_root = method(ComputeRoot)
 
     def __init__(
         self, func: Func, source: random.Random | None = None, observe: Observe | None = None

@@ -196,10 +196,18 @@ def _is_sampling(name: str) -> bool:
 # ---------------------------------------------------------------- JSON
 
 
+def _later(name: str) -> dict[str, Value]:
+    """The arguments of a primitive that a trace may leave out, and what they are then."""
+    cls = PRIMITIVES[name]
+    return {field.name: field.default for field in dataclasses.fields(cls) if field.name in cls.later}
+
+
 def _instruction_json(item: Instruction) -> dict[str, Any]:
+    later = _later(item.name)
+    told = ((key, value) for key, value in item.arguments if key not in later or value != later[key])
     data: dict[str, Any] = {
         "do": item.name,
-        "with": {key: _to_json(value) for key, value in item.arguments},
+        "with": {key: _to_json(value) for key, value in told},
         "gives": list(item.outputs),
     }
     return {**data, "decision": _to_json(item.decision)} if _is_sampling(item.name) else data
@@ -220,7 +228,10 @@ def _read_instruction(data: Any, number: int) -> Instruction:
     sampling = _is_sampling(name)
     body = _fields(data, {"do", "with", "gives"} | ({"decision"} if sampling else set()), where)
     known = [field.name for field in dataclasses.fields(PRIMITIVES[name]) if field.name != "decision"]
-    given = _fields(body["with"], set(known), f"{where} ({name})")
+    arguments = body["with"]
+    if isinstance(arguments, dict):
+        arguments = {**_later(name), **arguments}
+    given = _fields(arguments, set(known), f"{where} ({name})")
     if not isinstance(body["gives"], list) or not all(isinstance(item, str | int) for item in body["gives"]):
         raise BadInputError("the outputs of an instruction are names or numbers", where=where)
     return Instruction(

@@ -22,6 +22,7 @@ from compiler.frontend.refusals import UnsupportedModelError
 from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.extents import packed_ends
 from compiler.graph.ir import Batch, Graph, Symbol
+from compiler.graph.ops import knowing
 from compiler.graph.rewrites import canonical
 from compiler.graph.rewrites.sizes import (
     COUNTS,
@@ -393,7 +394,8 @@ def _imported(
     """The model with the sizes that these options give."""
     # Binds are objects in options, which are read without numpy.
     binds: Any = job.options.binds
-    return import_model(job.model, shapes, binds, job.external, dims, supposed)
+    with knowing(job.target.plugins.operators):
+        return import_model(job.model, shapes, binds, job.external, dims, supposed)
 
 
 def _parts(whole: Point, steps: Point) -> list[Point]:

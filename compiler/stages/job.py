@@ -14,6 +14,7 @@ from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions
 from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser, ReplayChooser
 from compiler.stages.dump import SPECIALISED, Dump, Edit, read_edit
+from compiler.stages.plugins import load_plugins
 from compiler.stages.tuned import Records, Tuned, no_records
 from compiler.targets import Target, get_target
 
@@ -51,6 +52,8 @@ class CompileJob:
         Raises UsageError for what there is not, HostError and BadInputError for what cannot be read.
         """
         target = get_target(options.target, options.arch, tf32=options.tf32)
+        plugins = load_plugins(options.plugins, installed=options.installed_plugins)
+        target = replace(target, plugins=plugins)
         _check_stage(options.stop_after)
         if options.without or options.limits:
             from compiler.stages.optional import check_optional  # imports the passes

@@ -336,19 +336,21 @@ def _schedule(
         schedule = _replayed(func, layouts, edit)
     else:
         rules = takes_rules(job, name)
-        schedule = schedule_func(func, layouts, job.target.facts, chooser, rules=rules)
+        facts, custom = job.target.facts, job.target.plugins.rules
+        schedule = schedule_func(func, layouts, facts, chooser, rules=rules, custom=custom)
     if edit := job.edit_of(SCHEDULE, number):
         return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func
 
 
 def _lowered(number: int, scheduled: Func, job: CompileJob, name: str) -> Func:
-    check = job.settings.debug
+    check, custom = job.settings.debug, job.target.plugins.passes
+    stages = {**LEADS_TO, **{step.name: LEADS_TO[step.after] for step in custom}}
     observers = [
-        *([_dumper(job.dump, number)] if job.dump else []),
-        *([verifying(LEADS_TO)] if check else []),
+        *([_dumper(job, number)] if job.dump else []),
+        *([verifying(stages)] if check else []),
     ]
-    passes = lowering(job.target.facts, job.options.without)
+    passes = lowering(job.target.facts, job.options.without, custom)
     lowered = run_passes(passes, scheduled, observers, job.limits, name)
     if check:
         verify_func(lowered, "flat", after="lower")
@@ -394,7 +396,7 @@ class ReplayedKernel:
 def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> ReplayedKernel:
     """The kernel that a recorded trace gives; raises ScheduleError when the trace does not fit."""
     scheduled = replay(trace, func).func
-    lowered = run_passes(lowering(target.facts), scheduled)
+    lowered = run_passes(lowering(target.facts, custom=target.plugins.passes), scheduled)
     return ReplayedKernel(scheduled, lowered, print_kernel(number, lowered, target).text)
 
 
@@ -446,11 +448,13 @@ def _edited(original: Func, edit: Edit, stage: Stage) -> Func:
     )
 
 
-def _dumper(dump: Dump, number: int) -> Callable[[PassEvent[Func]], None]:
-    stages = {name: f"{LOWER}/{position:02}-{name}" for position, (name, _) in enumerate(PASSES, 1)}
+def _dumper(job: CompileJob, number: int) -> Callable[[PassEvent[Func]], None]:
+    places = {name: position for position, (name, _) in enumerate(PASSES, 1)}
+    places |= {step.name: places[step.after] for step in job.target.plugins.passes}
+    stages = {name: f"{LOWER}/{position:02}-{name}" for name, position in places.items()}
 
     def observe(event: PassEvent[Func]) -> None:
         if event.changed:
-            dump.kernel(stages[event.name], number, print_func(event.after))
+            job.dump.kernel(stages[event.name], number, print_func(event.after))
 
     return observe

@@ -71,6 +71,8 @@ def model_manifest(
     left_out = {"without": job.options.without, "conservative": job.options.conservative}
     content |= {name: list(values) for name, values in left_out.items() if values}
     content |= {"limits": dict(sorted(job.options.limits.items()))} if job.options.limits else {}
+    plugins = [{"name": name, "sha256": digest} for name, digest in target.plugins.identity]
+    content |= {"plugins": plugins} if plugins else {}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 

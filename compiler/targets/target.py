@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from compiler.core.plugins import NO_PLUGINS, Plugins
 from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
 from compiler.render.vocabulary import Vocabulary
@@ -40,6 +41,7 @@ class Target:
     device: how kernels are built for a device; None where they are part of the host's code.
     archs: the architectures that the library is built for, one image each.
     machine: whose code what runs on the host is (`uname -m`); empty: this machine's.
+    plugins: what the user's own code adds to schedules and passes.
     """
 
     text: str
@@ -50,6 +52,7 @@ class Target:
     device: DeviceLanguage | None = None
     archs: tuple[str, ...] = ()
     machine: str = ""
+    plugins: Plugins = NO_PLUGINS
 
     def cxx(self, settings: Settings) -> Cxx:
         """The compiler for what runs on the host; raises what `find_cxx` raises."""

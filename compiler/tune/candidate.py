@@ -87,8 +87,8 @@ def make_candidate(workload: Workload, target: Target, chooser: Chooser) -> Kern
         recording.choose(workload.decision, form_options(workload, facts))
     func, layouts = workload.work(recording.decisions)
     try:
-        schedule = schedule_func(func, dict(layouts), facts, recording)
-        lowered = run_passes(lowering(facts), schedule.func)
+        schedule = schedule_func(func, dict(layouts), facts, recording, custom=target.plugins.rules)
+        lowered = run_passes(lowering(facts, custom=target.plugins.passes), schedule.func)
         printed = print_kernel(0, lowered, target)
     except TkError as error:
         raise RejectedError(recording.decisions, error) from error

@@ -25,7 +25,8 @@ def environment_here(target: Target, settings: Settings, threads: int | None = N
     name, _, arch = target.text.partition(":")
     cxx = target.cxx(settings)
     readiness = find_target(name).readiness
-    made_by = f"{__version__}+{package_digest()[:_DIGITS]}"
+    digests = (package_digest(), *(digest for _, digest in target.plugins.identity))
+    made_by = "+".join((__version__, *(digest[:_DIGITS] for digest in digests)))
     if target.device is None:
         threads = threads or settings.threads or usable_processors()
         flags = " ".join(target.flags(cxx))

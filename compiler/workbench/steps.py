@@ -114,7 +114,7 @@ def lowered_for(func: Func, target: Target, observe: Callable[[str, Func], objec
         if observe is not None and event.changed:
             observe(event.name, event.after)
 
-    return run_passes(lowering(target.facts), func, [tell])
+    return run_passes(lowering(target.facts, custom=target.plugins.passes), func, [tell])
 
 
 def lower_steps(program: Program, target: str | None = None) -> Iterator[tuple[str, str]]:

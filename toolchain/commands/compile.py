@@ -85,6 +85,8 @@ def compile_options(
     no_db: options.NoDatabase = False,
     db: options.Databases = None,
     trust: options.Trust = False,
+    plugin: options.PluginFiles = None,
+    no_plugins: options.NoPlugins = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
 ) -> compiler.CompileOptions:
@@ -112,6 +114,8 @@ def compile_options(
         databases=tuple(db or ()),
         own_database=not no_db,
         trust=trust,
+        plugins=tuple(plugin or ()),
+        installed_plugins=not no_plugins,
         environment=options.pairs("--record", record, str),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
 
 from compiler.graph.op import Op
@@ -95,11 +97,25 @@ OPS: Mapping[str, Op] = MappingProxyType({op.name: op for family in FAMILIES.val
 _ONNX = {(op.domain, op.name): op for op in OPS.values() if op.signatures}
 
 
+_more: ContextVar[Mapping[tuple[str, str], Op]] = ContextVar("_more", default=MappingProxyType({}))
+
+
+@contextmanager
+def knowing(operators: Sequence[Op]) -> Iterator[None]:
+    """Find these records, too: those of plugins, while a model is imported."""
+    token = _more.set({(op.domain, op.name): op for op in operators})
+    try:
+        yield
+    finally:
+        _more.reset(token)
+
+
 def find_op(domain: str, name: str) -> Op | None:
     """The record of an ONNX operator, or None; `ai.onnx` is the default domain."""
-    return _ONNX.get(("" if domain == "ai.onnx" else domain, name))
+    key = ("" if domain == "ai.onnx" else domain, name)
+    return _ONNX.get(key) or _more.get().get(key)
 
 
 def onnx_names() -> tuple[tuple[str, str], ...]:
     """Domain and name of every ONNX operator that has a record."""
-    return tuple(sorted(_ONNX))
+    return tuple(sorted({*_ONNX, *_more.get()}))

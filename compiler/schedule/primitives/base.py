@@ -26,9 +26,13 @@ PRIMITIVES: dict[str, type[Primitive[Any]]] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Primitive(Generic[Made]):
-    """One step of a schedule; subclasses are frozen records whose fields are the arguments."""
+    """One step of a schedule; subclasses are frozen records whose fields are the arguments.
+
+    later: arguments that traces of before have not; a trace leaves them out where they have their default.
+    """
 
     name: ClassVar[str]
+    later: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.loops.ir import Block, Expr, For, Func, Stmt
+from compiler.loops.ir import Block, Expr, For, Func, Seq, Stmt, seq
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.move import Move, disjoint, is_narrower
@@ -14,7 +14,27 @@ from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
 from compiler.schedule.provided import Provided
 from compiler.schedule.regions import Span, clip, covers, dimensions, hull, solve
-from compiler.schedule.rewriting import put_after, put_before
+from compiler.schedule.rewriting import holds
+
+LAST, FIRST = -1, -2
+"""As an index among statements: the last and the first place that is possible."""
+
+
+def _parts(body: Stmt) -> tuple[Stmt, ...]:
+    return body.stmts if isinstance(body, Seq) else (body,)
+
+
+def _place(move: Move, index: int, first: int, last: int) -> int:
+    """The number of the statement that a block is put before, of those from `first` to `last`."""
+    at = {LAST: last, FIRST: first}.get(index, index)
+    if first <= at <= last:
+        return at
+    raise move.refuse(
+        f"it cannot be statement {index} under {move.loop.var.name}",
+        "what it reads is made before, and what reads it comes behind",
+        f"say a number from {first} to {last}, or -1 for the last of them and -2 for the first",
+    )
+
 
 # ---------------------------------------------------------------- compute_at
 
@@ -26,23 +46,36 @@ class ComputeAt(Primitive[tuple[str, ...]]):
     block: a block that writes a local buffer. loop: a loop around all consumers of that buffer. The new loops
     cover the box that the consumers read in one iteration; where it can stick out of the block's domain, a
     predicate keeps the block inside. Overlapping boxes are computed more than once.
-    Outputs: the new loops, outermost first; a variable with one value gets no loop.
+    preserve_unit_loops: a variable with one value gets a loop, too. index: where among the statements under
+    the loop: -1 the last place that is possible, before its first consumer; -2 the first one; else a number.
+    Outputs: the new loops, outermost first; a variable with one value gets none unless asked.
     rewrite: for i: P(i); for j: C(j) reads P(2j .. 2j+2) -> for j: (for i in 3: P(2j + i)); C(j)
     TVM: compute_at.
     """
 
     name: ClassVar[str] = "compute_at"
+    later: ClassVar[tuple[str, ...]] = ("preserve_unit_loops", "index")
 
     block: str
     loop: str
+    preserve_unit_loops: bool = False
+    index: int = LAST
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         move = Move(program, self.block, self.loop, self.name, self.refuse)
         consumers = self._consumers(move)
         spans = self._needed(move, consumers)
-        nest, loops = move.moved(spans)
+        nest, loops = move.moved(spans, unit_loops=self.preserve_unit_loops)
         names = {site.name for site in consumers}
-        return move.rebuilt(lambda body: put_before(body, names, nest)), loops
+
+        def put(body: Stmt) -> Stmt:
+            parts = _parts(body)
+            last = next(number for number, item in enumerate(parts) if holds(item, names))
+            passed = [number for number in range(last) if move.is_in_the_way(parts[number])]
+            at = _place(move, self.index, passed[-1] + 1 if passed else 0, last)
+            return seq(*parts[:at], nest, *parts[at:])
+
+        return move.rebuilt(put), loops
 
     def _consumers(self, move: Move) -> list[Site]:
         """The blocks that read what the block writes; all of them have to be under the loop."""
@@ -127,25 +160,38 @@ class ReverseComputeAt(Primitive[tuple[str, ...]]):
 
     block: a block that reads what blocks under the loop write. loop: a loop that is not part of a reduction
     of theirs. The new loops run over exactly those iterations whose inputs one iteration of the loop makes.
-    Outputs: the new loops, outermost first; a variable with one value gets no loop.
+    preserve_unit_loops: a variable with one value gets a loop, too. index: where among the statements under
+    the loop: -2 the first place that is possible, behind its last producer; -1 the last one; else a number.
+    Outputs: the new loops, outermost first; a variable with one value gets none unless asked.
     rewrite: for i, j: P(i, j); for i, j: C(i, j) reads P(i, j) -> for i: (for j: P(i, j)); (for j: C(i, j))
     TVM: reverse_compute_at.
     """
 
     name: ClassVar[str] = "reverse_compute_at"
+    later: ClassVar[tuple[str, ...]] = ("preserve_unit_loops", "index")
 
     block: str
     loop: str
+    preserve_unit_loops: bool = False
+    index: int = FIRST
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         move = Move(program, self.block, self.loop, self.name, self.refuse)
         producers = self._producers(move)
         self._check_order(move, producers)
         spans, exact = Provided(move, producers).iterations()
-        nest, loops = move.moved(spans, exact)
+        nest, loops = move.moved(spans, exact, unit_loops=self.preserve_unit_loops)
         _check_other_inputs(move, producers, nest)
         names = {site.name for site in producers}
-        return move.rebuilt(lambda body: put_after(body, names, nest)), loops
+
+        def put(body: Stmt) -> Stmt:
+            parts = _parts(body)
+            first = max(number for number, item in enumerate(parts) if holds(item, names)) + 1
+            beyond = (n for n in range(first, len(parts)) if move.is_in_the_way(parts[n]))
+            at = _place(move, self.index, first, next(beyond, len(parts)))
+            return seq(*parts[:at], nest, *parts[at:])
+
+        return move.rebuilt(put), loops
 
     def _producers(self, move: Move) -> list[Site]:
         """The blocks under the loop that write what the block reads."""

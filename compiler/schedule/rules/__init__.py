@@ -6,12 +6,13 @@ in the chooser only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from compiler.core.plugins import ScheduleRule
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
-from compiler.schedule.chooser import Chooser
+from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.threads import schedule_threads
 from compiler.schedule.rules.vector import schedule_vectors
@@ -26,17 +27,35 @@ def schedule_func(
     *,
     rules: bool = True,
     observe: Observe | None = None,
+    custom: Sequence[ScheduleRule] = (),
 ) -> Schedule:
     """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major.
 
     Without `rules` the loops of a processor stay as they are; those of threads need theirs. `observe` is told
-    of each step from within the rule that takes it.
+    of each step from within the rule that takes it. `custom` rules, of plugins, are asked before all others.
     """
     schedule = Schedule(func, observe=observe)
     inline_injective(schedule, repeat=facts.binds_threads)
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
+    if rules and any(_takes(rule, schedule, facts, chooser) for rule in custom):
+        return schedule
     if rules or facts.binds_threads:
         (schedule_threads if facts.binds_threads else schedule_vectors)(schedule, facts, chooser)
     return schedule
+
+
+TAKE, LEAVE = (1,), (0,)
+"""Of the decision `rule.NAME`, which a search may take either way where a plugin's rule fits a kernel."""
+
+
+def _takes(rule: ScheduleRule, schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Whether a plugin's rule has scheduled the kernel, and is to be taken."""
+    made = schedule.copy()
+    if not rule.apply(made, facts, chooser):
+        return False
+    taken = chooser.choose(f"rule.{rule.name}", [Option(TAKE, 0.0), Option(LEAVE, 1.0)]) == TAKE
+    if taken:
+        schedule.adopt(made)
+    return taken
