@@ -33,6 +33,7 @@ from compiler.core.diagnostics import UsageError as UsageError
 from compiler.core.diagnostics import WrongResultError as WrongResultError
 from compiler.core.diagnostics import did_you_mean as did_you_mean
 from compiler.core.files import private_directory as private_directory
+from compiler.core.files import private_stream as private_stream
 from compiler.core.files import publish_directory as publish_directory
 from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
 from compiler.core.files import replace_atomic as replace_atomic

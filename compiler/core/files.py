@@ -18,13 +18,13 @@ import resource
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from compiler.core import disk
 from compiler.core.diagnostics import HostError
+from compiler.core.settings import temporary_folders
 
 _CHUNK_BYTES = 1 << 20
 _LOST = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
@@ -171,19 +171,62 @@ def remove_own(path: Path) -> None:
         raise HostError("cannot remove a file", where=str(path), why=why, hint=_HINT) from error
 
 
-def private_directory(prefix: str) -> contextlib.AbstractContextManager[Path]:
-    """A new directory that only this user can enter, removed with its content at the end."""
-    place = Path(tempfile.gettempdir())
+@contextlib.contextmanager
+def private_directory(prefix: str) -> Iterator[Path]:
+    """A new directory that only this user can enter, removed with its content at the end.
+
+    It lies in the first temporary folder that takes a file. Raises HostError where none does.
+    """
+    with _held(*_private_directory(prefix)) as directory:
+        yield directory
+
+
+@contextlib.contextmanager
+def private_stream(prefix: str) -> Iterator[BinaryIO]:
+    """A stream to write and read what is too large to hold in memory; its file goes at the end.
+
+    Raises HostError where no temporary folder takes a file.
+    """
+    with private_directory(prefix) as directory, (directory / "stream").open("w+b") as stream:
+        yield stream
+
+
+def _private_directory(prefix: str) -> tuple[Path, int]:
+    """A new directory and the handle that holds its lock."""
+    failed: list[tuple[Path, OSError]] = []
+    for folder in temporary_folders():
+        try:
+            return _private_directory_in(folder.absolute(), prefix)
+        except OSError as error:
+            failed.append((folder, error))
+    folder, error = next((one for one in failed if one[0].is_dir()), failed[0])
+    raise _cannot_write(folder, error) from error
+
+
+def _private_directory_in(folder: Path, prefix: str) -> tuple[Path, int]:
+    """The same in a folder, which may be full; raises OSError where it takes no file."""
 
     def make() -> Path:
-        directory = place / f"{prefix}-{secrets.token_hex(8)}.part"
+        directory = folder / f"{prefix}-{secrets.token_hex(8)}.part"
         disk.make_directory(directory, 0o700)
         return directory
 
-    return _held_directory(make, place)
+    directory, handle = _create_directory(make)
+    try:
+        # A full disk may take directories. Inside, as the next process removes it should this one be killed.
+        probe = directory / "probe"
+        with disk.stream(disk.create(probe), probe) as stream:
+            stream.write(b"room")
+        disk.remove(probe)
+    except BaseException:
+        disk.remove_tree(directory)
+        os.close(handle)
+        raise
+    return directory, handle
 
 
-def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
+@contextlib.contextmanager
+def staging_directory(target: Path) -> Iterator[Path]:
     """A private directory beside `target`: what is made there gets to `target` by one rename.
 
     Removes what killed processes left beside `target`. Raises HostError when the place cannot be written.
@@ -196,16 +239,17 @@ def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
         disk.make_directory(directory, 0o700)
         return directory
 
-    return _held_directory(make, target)
-
-
-@contextlib.contextmanager
-def _held_directory(make: Callable[[], Path], place: Path) -> Iterator[Path]:
-    """A new directory, locked while it is used and removed with its content at the end."""
     try:
         directory, handle = _create_directory(make)
     except OSError as error:
-        raise _cannot_write(place, error) from error
+        raise _cannot_write(target, error) from error
+    with _held(directory, handle):
+        yield directory
+
+
+@contextlib.contextmanager
+def _held(directory: Path, handle: int) -> Iterator[Path]:
+    """A new directory whose lock the handle holds, removed with its content at the end."""
     try:
         yield directory
     finally:
@@ -215,7 +259,8 @@ def _held_directory(make: Callable[[], Path], place: Path) -> Iterator[Path]:
 
 def remove_abandoned_directories(prefix: str) -> None:
     """Remove the private directories of this user whose processes were killed."""
-    _remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}-")
+    for folder in temporary_folders():
+        _remove_abandoned(folder, f"{prefix}-")
 
 
 def remove_abandoned_parts(directory: Path) -> None:

@@ -161,6 +161,17 @@ def library_folders(env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     )
 
 
+def temporary_folders(env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Where temporary files may lie, the best first; the same as of Python's `tempfile`.
+
+    That looks which of them takes a file by one that it makes, and a process that is killed then leaves it.
+    """
+    source = os.environ if env is None else env
+    named = (source.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    usual = ("/tmp", "/var/tmp", "/usr/tmp", os.curdir)  # noqa: S108 - each is tried with a private folder
+    return tuple(Path(one) for one in dict.fromkeys((*filter(None, named), *usual)))
+
+
 def _folder(source: Mapping[str, str], name: str) -> Path | None:
     given = source.get(name)
     return Path(given).expanduser().absolute() if given else None

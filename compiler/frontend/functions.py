@@ -18,7 +18,9 @@ from compiler.frontend.proto import broken, first_line
 from compiler.frontend.subgraphs import all_nodes, model_texts
 
 MOST_NODES = 200_000
-"""Functions inlined; the largest networks that people export have some ten thousand."""
+"""Functions inlined, loops unrolled; the largest networks that people export have some ten thousand."""
+FEWEST_NODES, NODES_PER_NODE = 8_000, 1_000
+"""What any file may stand for, and how much more for each node in it: a few make no work of minutes."""
 MOST_VALUES = 1_000_000
 """That nodes make, used or not."""
 MOST_ENDS = 10_000
@@ -61,7 +63,33 @@ def check_counts(model: onnx.ModelProto, where: str) -> None:
     _within(len(model.graph.node), MOST_NODES, "nodes", where)
 
 
-def check_size(model: onnx.ModelProto, where: str) -> int:
+class NodeCount:
+    """How many nodes there are so far of those that a model may stand for that has `own` nodes itself.
+
+    where: names it in errors.
+    """
+
+    def __init__(self, own: int, where: str) -> None:
+        self._found = 0
+        self._own = own
+        self._most = min(MOST_NODES, FEWEST_NODES + NODES_PER_NODE * own)
+        self._where = where
+
+    def add(self, nodes: int, done: str = "functions inlined") -> None:
+        """Count so many more; raises BadInputError for more than can be compiled."""
+        self._found += nodes
+        self._check(self._found, done)
+
+    def expect(self, nodes: int) -> None:
+        """Raise BadInputError where loops would make so many more, and these are too many."""
+        self._check(self._found + nodes, "loops unrolled")
+
+    def _check(self, found: int, done: str) -> None:
+        what = "nodes" if self._most == MOST_NODES else f"nodes, and {self._own:,} without that"
+        _within(found, self._most, what, self._where, done)
+
+
+def check_size(model: onnx.ModelProto, where: str) -> NodeCount:
     """The number of nodes that a model has when its functions are inlined.
 
     Raises BadInputError for a model that is too large to compile, has a name that is no text, or a function
@@ -72,20 +100,13 @@ def check_size(model: onnx.ModelProto, where: str) -> int:
     functions = {(item.domain, item.name, item.overload): item for item in model.functions}
     size = _counted(model.graph.node, _function_sizes(functions, where))
     _within(size.depth, DEEPEST_CALL, "levels of functions that call functions", where)
-    _within(size.nodes, MOST_NODES, "nodes", where)
+    lists = (model.graph.node, *(item.node for item in model.functions))
+    own = sum(1 for nodes in lists for _ in all_nodes(nodes))
+    count = NodeCount(own, where)
+    count.add(size.nodes)
     _within(size.values, MOST_VALUES, "outputs of nodes", where)
     _within(size.bytes, MOST_BYTES, "bytes of nodes", where)
-    return size.nodes
-
-
-def check_nodes(found: int, where: str) -> None:
-    """Raise BadInputError for more nodes than can be compiled, those of ONNX's function bodies among them."""
-    _within(found, MOST_NODES, "nodes", where)
-
-
-def check_unrolled(nodes: int, where: str) -> None:
-    """Raise BadInputError where loops would make more nodes than can be compiled."""
-    _within(nodes, MOST_NODES, "nodes", where, "loops unrolled")
+    return count
 
 
 def _check_texts(model: onnx.ModelProto, where: str) -> None:

@@ -24,7 +24,7 @@ from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.counted import Counting, Supposed, declared_symbols
 from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
-from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
+from compiler.frontend.functions import NodeCount, check_size, inlined
 from compiler.frontend.item_node import Convert, ItemNode, Subgraph
 from compiler.frontend.labels import number_labels
 from compiler.frontend.old_opsets import FIRST_OF_RECORDS, renewed
@@ -100,7 +100,7 @@ class _Importer:
     """
 
     def __init__(
-        self, model: onnx.ModelProto, external: ExternalData, where: str, size: int, supposed: Supposed
+        self, model: onnx.ModelProto, external: ExternalData, where: str, size: NodeCount, supposed: Supposed
     ) -> None:
         self.graph = model.graph
         self.opsets = _opsets(model, where)
@@ -299,7 +299,7 @@ class _Importer:
         _check_types(types)
         folded = self._fold(op, operands, types, canonical)
         if folded is not None:
-            return folded
+            return tuple(map(self.editor.rename, folded, item.output))
         made = tuple(
             self.editor.value(kind, output) for kind, output in zip(types, item.output, strict=False)
         )
@@ -320,8 +320,7 @@ class _Importer:
         body = body_of(item, domain, opset, types, known, results)
         if body is None:
             raise UnsupportedError(why_unknown(domain, item.op_type))
-        self.size += len(body.nodes)
-        check_nodes(self.size, self.where)
+        self.size.add(len(body.nodes))
         first = len(self.made)
         declared = {**body.declared, **dict(zip(body.outputs, results, strict=False))}
         made = self._inside(body, inputs, declared, name)
@@ -432,7 +431,7 @@ class _Importer:
         if len(names) != len(inputs):
             raise InvalidError(f"its body has {len(names)} inputs, expected {len(inputs)}")
         self.expect(body, 1)
-        self.size += count_nodes(body.graph)
+        self.size.add(count_nodes(body.graph))
         outside = self.values, self.inside, self.editor.origin, self.declared, self.only_where
         refused = len(self.refusals)
         if only_where is not None and self.only_where is not None:
@@ -457,7 +456,7 @@ class _Importer:
 
     def expect(self, body: Subgraph, times: int) -> None:
         """Raise BadInputError where importing a subgraph so often would make too many nodes."""
-        check_unrolled(self.size + times * count_nodes(body.graph), self.where)
+        self.size.expect(times * count_nodes(body.graph))
 
 
 def _check_types(types: Iterable[TensorType]) -> None:

@@ -134,7 +134,11 @@ class Editor:
         return self.nodes[at]
 
     def rename(self, value: Value, name: str) -> Value:
-        """Give a value without a name that of the value it stands for."""
+        """Give a value without a name that of the value it stands for; a constant if it has no elements."""
+        if value in self.constants and not (value.name or value.type.size):
+            named = Value(value.id, value.type, name)
+            self.constants[named] = self.constants.pop(value)
+            return named
         at = self.producers.get(value)
         if at is None or value.name or not name:
             return value

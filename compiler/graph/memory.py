@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from compiler.graph.dtypes import Array
+
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
 
@@ -37,24 +41,27 @@ NO_MEMORY = MemoryPlan({}, 0)
 
 def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
     """Place all tensors; two that are alive at the same step never overlap."""
-    placed: list[tuple[int, int, Lifetime]] = []  # (offset, end, lifetime), by offset
-    offsets: dict[Hashable, int] = {}
-    total = 0
     order = sorted(enumerate(lifetimes), key=lambda item: (-item[1].bytes, item[0]))
+    offsets: dict[Hashable, int] = {}
+    placed = np.empty((4, 0), np.int64)  # rows: begin, end, first, last; columns by begin
+    total = 0
     for _, item in order:
         size = align(item.bytes)
-        offset = 0
-        for begin, end, other in placed:
-            if other.last < item.first or item.last < other.first:
-                continue
-            if begin - offset >= size:
-                break
-            offset = max(offset, end)
+        begins, ends, firsts, lasts = placed
+        meets = (firsts <= item.last) & (lasts >= item.first)
+        offset = _lowest(begins[meets], ends[meets], size)
         offsets[item.key] = offset
-        placed.append((offset, offset + size, item))
-        placed.sort(key=lambda entry: entry[0])
+        column = (offset, offset + size, item.first, item.last)
+        placed = np.insert(placed, np.searchsorted(begins, offset), column, axis=1)
         total = max(total, offset + size)
     return MemoryPlan(offsets, total)
+
+
+def _lowest(begins: Array, ends: Array, size: int) -> int:
+    """The lowest offset with so many bytes up to the next part that is taken; parts by their begins."""
+    free_from = np.maximum.accumulate(np.concatenate([[0], ends]))
+    fits = begins - free_from[:-1] >= size
+    return int(free_from[fits.argmax() if fits.any() else -1])
 
 
 def align(size: int) -> int:

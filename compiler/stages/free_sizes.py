@@ -7,7 +7,7 @@ their largest extents, of which a run has a part (decisions 024 and 027).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -29,6 +29,7 @@ from compiler.graph.rewrites.sizes import (
     FixedSizeError,
     Point,
     UnevenExtentError,
+    Witness,
     for_all_sizes,
     try_samples,
 )
@@ -230,11 +231,36 @@ class _Free:
 
         few = {point: at(point) for point in self._fewest(one, symbols)}
         graphs = [largest, *small.values(), *few.values()]
-        graph = for_all_sizes(graphs, [top, *small, *few], symbols, at, tried=1 + len(small))
+        least = self._at_least(fixed, one, symbols)
+        points = [top, *small, *few]
+        graph = for_all_sizes(graphs, points, symbols, at, tried=1 + len(small), least=least)
         packed = packed_ends(graph)
         if packed:
             raise FixedSizeError(f"{packed[0]!r} has elements of fewer than 8 bits, which are packed")
         return graph, one
+
+    def _at_least(
+        self, fixed: Mapping[str, int], small: Mapping[str, int], symbols: Sequence[Symbol]
+    ) -> list[Witness]:
+        """Shapes where all sizes are the least; where the model does not take that, where each of them is."""
+        least = {item.name: max(item.minimum, item.step) for item in symbols if not item.counted}
+        some = {name: small[name] for name in least}
+        counted = [item.name for item in symbols if item.counted]
+        alone = ({**some, name: size} for name, size in least.items())
+        return self._witnesses(fixed, [least], counted) or self._witnesses(fixed, alone, counted)
+
+    def _witnesses(
+        self, fixed: Mapping[str, int], points: Iterable[Mapping[str, int]], counted: Sequence[str]
+    ) -> list[Witness]:
+        """Shapes at these sizes, and as much counted as there can be."""
+        found = []
+        for point in points:
+            with suppress(BadInputError):
+                graph = self._import({**fixed, **point}, least=0)
+                rooms = {item.name: item.supposed for item in counted_symbols(graph)}
+                counts = (rooms.get(name, 0) for name in counted)
+                found.append(Witness.of(graph, (*point.values(), *counts)))
+        return found
 
     @staticmethod
     def _fewest(one: Mapping[str, int], symbols: Sequence[Symbol]) -> list[Point]:
@@ -431,7 +457,8 @@ def _fits(graph: Graph) -> bool:
 
 
 def _most_bytes(graph: Graph) -> int:
-    return max((value.type.bytes for value in (*graph.inputs, *graph.producers)), default=1)
+    """Of the largest tensor; 1 where none has elements."""
+    return max(1, *(value.type.bytes for value in (*graph.inputs, *graph.producers)))
 
 
 def _fixed(shapes: Mapping[str, tuple[int | SizeRange, ...]]) -> dict[str, tuple[int, ...]]:

@@ -34,6 +34,10 @@ ALLOWED_TEXT = {
         "compiler/loops/interp_emit.py",
         "eval or exec",
     ): "runs Python that it wrote itself, with numbered names only",
+    (
+        "compiler/core/settings.py",
+        "a literal temporary directory",
+    ): "the door: where temporary files lie when the environment names no folder",
 }
 
 WEB = "toolchain/web.py"
@@ -114,6 +118,13 @@ def changes_files(source: Source) -> Iterator[str]:
             yield f"line {node.lineno}: {place}.{name}; use core/disk.py or core/files.py"
 
 
+def imports_tempfile(source: Source) -> Iterator[str]:
+    """It looks for a folder with a file, which a process that is killed leaves."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if re.match(r"\s*(import|from)\s+tempfile\b", line):
+            yield f"line {number}: imports tempfile; use core/files.py"
+
+
 def opens_urls(source: Source) -> Iterator[str]:
     """Downloads know the site's proxy, mirrors and CA bundle; others import http.client for its errors."""
     for node in ast.walk(source.tree()):
@@ -185,6 +196,7 @@ RULES = [
     starts_programs,
     writes_files,
     changes_files,
+    imports_tempfile,
     opens_urls,
     compares_target_names,
     forbidden_text,
@@ -231,6 +243,7 @@ def test_writers_exist() -> None:
         (changes_files, "os.replace(path, target)"),
         (changes_files, "shutil.rmtree(folder)"),
         (changes_files, "folder.mkdir(parents=True)"),
+        (imports_tempfile, "def f():\n    from tempfile import gettempdir"),
         (opens_urls, "import urllib.request"),
         (opens_urls, "from urllib.request import urlopen"),
         (opens_urls, "import requests\nrequests.get(url)"),

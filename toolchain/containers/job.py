@@ -12,13 +12,20 @@ import os
 import secrets
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from compiler import CrashError, DiskLimitError, HostError, InternalError, sha256_file, stream_atomic
+from compiler import (
+    CrashError,
+    DiskLimitError,
+    HostError,
+    InternalError,
+    private_stream,
+    sha256_file,
+    stream_atomic,
+)
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
 from toolchain.containers.request import NO_LIMITS, ContainerLimits
@@ -186,7 +193,7 @@ def _kilobytes(limit: int | None) -> str:
 
 def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, int]) -> None:
     """Send one file, however large, without holding it in memory."""
-    with tempfile.TemporaryFile() as stream:
+    with private_stream("tk-job") as stream:
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for parent in reversed(PurePosixPath(path).parents[:-1]):
                 entry = tarfile.TarInfo(str(parent))
@@ -276,7 +283,7 @@ def _refuse(engine: Engine, image: Image, job: Job, missing: list[str]) -> NoRet
 
 def _fetch(engine: Engine, name: str, target: Path, digests: Mapping[str, str]) -> None:
     """Write the job's results below `target`, each checked against the digest that the container gave."""
-    with tempfile.TemporaryFile() as stream:
+    with private_stream("tk-job") as stream:
         with engine.guard("fetch the results from the container"):
             parts, _ = engine.api.get_archive(name, OUT, chunk_size=_CHUNK_BYTES)
             for part in parts:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import tarfile
-import tempfile
 from collections.abc import Iterable
 
+from compiler import private_stream
 from toolchain.containers import packages
 from toolchain.engine import labels
 from toolchain.engine.client import Engine
@@ -47,7 +47,7 @@ def compiler_volume(engine: Engine, image: str, python: str, *, index: str | Non
     with engine.container(image, ["none"], host={"mounts": [mount]}) as container:
         if engine.read_in(container, f"{BUNDLE}/{_COMPLETE}") == key.encode():
             return name
-        with tempfile.TemporaryFile() as stream:
+        with private_stream("tk-compiler") as stream:
             packages.write_bundle(python, stream, index=index)
             stream.seek(0)
             with engine.guard(f"fill the volume {name}"):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from compiler.core import files
+from compiler.core import disk, files
 from compiler.core.diagnostics import HostError
 from tests.support.command import environment
+from tests.support.disk_faults import DiskLog
 
 
 def test_write_makes_directories_and_replaces(tmp_path: Path) -> None:
@@ -103,6 +104,68 @@ def test_private_directory_is_private_and_goes_away() -> None:
     assert not directory.exists()
 
 
+def test_private_directory_where_folders_take_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, free = tmp_path / "full", tmp_path / "free"
+    for name, folder in (("TMPDIR", tmp_path / "missing"), ("TEMP", full), ("TMP", free)):
+        monkeypatch.setenv(name, str(folder))
+    full.mkdir()
+    free.mkdir()
+
+    def full_below(*folders: Path) -> disk.Hook:
+        def fail(call: disk.DiskCall) -> None:
+            if call.name == "write" and any(call.path.is_relative_to(folder) for folder in folders):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(call.path))
+
+        return fail
+
+    with disk.hooked(full_below(full)), files.private_directory("tk-test") as made:
+        assert (made.parent, list(made.iterdir()), list(full.iterdir())) == (free, [], [])
+    with (
+        disk.hooked(full_below(Path("/"))),
+        pytest.raises(HostError, match=r"No space left on device: .* bytes are free") as told,
+        files.private_directory("tk-test"),
+    ):
+        pass
+    monkeypatch.undo()
+    assert (str(told.value.where), [*full.iterdir(), *free.iterdir()]) == (str(full), [])
+
+
+def test_a_kill_while_a_temporary_folder_is_looked_for(tmp_path: Path) -> None:
+    calls = DiskLog()
+    environ = environment({"TMPDIR": str(tmp_path)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path))
+        with disk.hooked(calls), files.private_directory("tk-test"):
+            pass
+    for number in range(1, len(calls.calls) + 1):
+        argv = [sys.executable, "-c", _LOOKING, str(number)]
+        assert subprocess.run(argv, env=environ, check=False).returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir())
+    done = subprocess.run([sys.executable, "-c", _LOOKING, "0"], env=environ, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_private_stream_is_read_again() -> None:
+    with files.private_stream("tk-test") as stream:
+        stream.write(b"content")
+        stream.seek(0)
+        assert stream.read() == b"content"
+
+
+_LOOKING = """
+import sys
+from compiler.core import disk, files
+from tests.support.disk_faults import DiskFault
+number = int(sys.argv[1])
+with disk.hooked(DiskFault(number or 10**6, "KILL")):
+    files.remove_abandoned_directories("tk")
+    with files.private_directory("tk-test"):
+        pass
+"""
+
+
 def test_digests(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"abc")
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
@@ -140,7 +203,7 @@ def test_kill_leaves_old_or_new(tmp_path: Path) -> None:
 
 
 def test_what_others_named_alike_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     theirs = [tmp_path / "tk-notes", tmp_path / ".model.so.old.part", tmp_path / "tk-link-abcdefgh"]
     ours = [tmp_path / f"tk-link-{'0' * 16}.part", tmp_path / f".model.so.{'f' * 16}.part"]
     for path in (*theirs, *ours):

@@ -284,7 +284,18 @@ def test_what_is_unrolled_is_counted_before_it_is_made() -> None:
         with pytest.raises(BadInputError) as caught:
             load(text)
         assert "with its loops unrolled it has 400,000,000,0" in caught.value.why
-        assert "at most 200,000 can be compiled" in caught.value.why
+        assert "without that; at most 15,000 can be compiled" in caught.value.why
+
+
+def test_the_more_nodes_the_more_rounds() -> None:
+    body = "(int64 i, bool on, float[2, 3] a) => (bool go, float[2, 3] b) { go = Identity (on) %s }"
+    steps = [f"a{at + 1} = Neg (a{at}) " for at in range(300)]
+    few, many = (body % f"a0 = Neg (a) {''.join(steps[:count])} b = Neg (a{count})" for count in (0, 300))
+    head = "n = Constant <value = int64 {30000}> ()"
+    with pytest.raises(BadInputError, match="nodes, and 5 without that; at most 13,000"):
+        load(looped("float[2, 3] x", head, "n, , x", few))
+    with pytest.raises(BadInputError, match="nodes; at most 200,000"):
+        load(looped("float[2, 3] x", head, "n, , x", many))
 
 
 def test_a_loop_that_never_ends_is_refused() -> None:

@@ -90,6 +90,11 @@ def test_a_batch_without_a_name(tmp_path: Path) -> None:
     assert (graph.batch.name, graph.symbols) == ("batch", ())
 
 
+def test_a_batch_of_samples_without_elements(tmp_path: Path) -> None:
+    graph = imported(model([node("Relu", ["x"], ["y"])], {"x": ("N", 0)}, ("y",)), tmp_path)
+    assert [item.name for item in graph.symbols] == ["N"]
+
+
 def test_sizes_that_are_alike(tmp_path: Path) -> None:
     """Quotients of two dimensions of the same range are told apart."""
     ranges = {"H": SizeRange(4, 8), "W": SizeRange(4, 8)}

@@ -8,8 +8,16 @@ was folded to one thing for each size, and `separate.py` shows that a batch is s
 """
 
 from compiler.graph.rewrites.sizes.fits import Point
-from compiler.graph.rewrites.sizes.instances import FixedSizeError, UnevenExtentError
+from compiler.graph.rewrites.sizes.instances import FixedSizeError, UnevenExtentError, Witness
 from compiler.graph.rewrites.sizes.separate import COUNTS, try_samples
 from compiler.graph.rewrites.sizes.symbolic import for_all_sizes
 
-__all__ = ["COUNTS", "FixedSizeError", "Point", "UnevenExtentError", "for_all_sizes", "try_samples"]
+__all__ = [
+    "COUNTS",
+    "FixedSizeError",
+    "Point",
+    "UnevenExtentError",
+    "Witness",
+    "for_all_sizes",
+    "try_samples",
+]

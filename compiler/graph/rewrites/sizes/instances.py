@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy
-from compiler.graph.ir import Graph, Node, TensorType, Value
+from compiler.graph.ir import Extent, Graph, Node, Shape, TensorType, Value
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites.sizes.fits import Point
 
@@ -29,6 +31,27 @@ class UnevenExtentError(FixedSizeError):
         super().__init__(f"an extent of {tensor!r} is not a sum of dimensions: {text}")
         self.tensor = tensor
         self.axis = axis
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The shapes that named tensors have at other sizes, where nodes may be others than at those tried."""
+
+    point: Point
+    shapes: Mapping[str, Shape]
+
+    @classmethod
+    def of(cls, graph: Graph, point: Point) -> Witness:
+        """Of the model at these sizes; what several tensors are called, as in a loop, tells nothing."""
+        values = [value for value in (*graph.producers, *graph.constants) if value.name]
+        names = Counter(value.name for value in values)
+        return cls(point, {value.name: value.type.shape for value in values if names[value.name] == 1})
+
+    def check(self, tensor: str, axis: int, extent: Extent, extents: Sequence[int]) -> None:
+        """Raise UnevenExtentError where an extent is another one here; extents: those it was found from."""
+        shape = self.shapes.get(tensor, ())
+        if axis < len(shape) and shape[axis] != extent.of(self.point):
+            raise UnevenExtentError(tensor, axis, (*extents, shape[axis]))
 
 
 class Instance:

@@ -28,7 +28,10 @@ def rescued(instances: Instances, nodes: Nodes) -> Sequence[Nodes] | None:
 
 
 def _slice(w: NodeWriter) -> Sequence[Nodes] | None:
-    """What is taken from a place that depends on the size is gathered."""
+    """What is taken from a place that depends on the size is gathered.
+
+    A run may have less than is taken from the end: then it is taken from the begin.
+    """
     begins = [node.attrs.integers("begin") for node in w.replaced]
     moving = [axis for axis in range(len(begins[0])) if len({begin[axis] for begin in begins}) > 1]
     if not moving:
@@ -41,14 +44,21 @@ def _slice(w: NodeWriter) -> Sequence[Nodes] | None:
         begin, step, size = zip(*kept, strict=True)
         return {"begin": begin, "step": step, "size": size}
 
-    def places(axis: int, item: Instance) -> Array:
-        begin, step, size = (w.node_of(item).attrs.integers(name)[axis] for name in ("begin", "step", "size"))
-        return np.arange(size) * step + begin
+    def begin_of(axis: int, item: Instance) -> int:
+        return w.node_of(item).attrs.integers("begin")[axis]
+
+    def behind(axis: int, item: Instance) -> Array:
+        step, size = (w.node_of(item).attrs.integers(name)[axis] for name in ("step", "size"))
+        return np.arange(size) * step
+
+    def places(axis: int) -> int:
+        first = w.emit("Max", w.integers(partial(begin_of, axis)), w.integers(lambda _: 0))
+        return w.emit("Add", w.integers(partial(behind, axis)), first)
 
     found = w.emit_by("Slice", [w.replaced[0].inputs[0].id], rest)
     for axis in moving[:-1]:
-        found = w.emit("Gather", found, w.integers(partial(places, axis)), axis=axis)
-    return w.finish("Gather", found, w.integers(partial(places, moving[-1])), axis=moving[-1])
+        found = w.emit("Gather", found, places(axis), axis=axis)
+    return w.finish("Gather", found, places(moving[-1]), axis=moving[-1])
 
 
 def _concat(w: NodeWriter) -> Sequence[Nodes]:

@@ -27,6 +27,7 @@ from compiler.graph.rewrites.sizes.instances import (
     Instances,
     Nodes,
     UnevenExtentError,
+    Witness,
 )
 from compiler.graph.rewrites.sizes.rescues import rescued
 from compiler.graph.rewrites.sizes.restriction import Filled, Operand, Restriction, fill_value, restriction
@@ -40,25 +41,33 @@ def for_all_sizes(
     symbols: Sequence[Symbol],
     probe: Probe,
     tried: int | None = None,
+    least: Sequence[Witness] = (),
 ) -> Graph:
     """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
 
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
     are best small. tried: how many there are for experiments; those behind show only that extents follow from
-    the sizes. probe: the model at other sizes. Counted symbols come last: what a run finds takes the place of
-    their hidden input. Raises FixedSizeError, with the reason, where there is no such graph.
+    the sizes. probe: the model at other sizes. least: shapes at the least sizes, which have to follow, too:
+    `x[:3]` has 3 elements at all that are tried. Counted symbols come last: what a run finds takes the place
+    of their hidden input. Raises FixedSizeError, with the reason, where there is no such graph.
     """
     steps = tuple(symbol.step for symbol in symbols)
-    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe, tried).run()
+    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe, tried, least).run()
 
 
 class _Symbolic:
     """The graph under construction: nodes of the largest instance, and what is known of its tensors."""
 
     def __init__(
-        self, instances: Instances, symbols: Sequence[Symbol], probe: Probe, tried: int | None = None
+        self,
+        instances: Instances,
+        symbols: Sequence[Symbol],
+        probe: Probe,
+        tried: int | None = None,
+        least: Sequence[Witness] = (),
     ) -> None:
         self.instances = instances
+        self._least = least
         self.symbols = symbols
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
@@ -107,6 +116,8 @@ class _Symbolic:
             extent = extent or self._inferred(number, axis, extents)
             if extent is None:
                 raise UnevenExtentError(name, axis, extents)
+            for witness in self._least:
+                witness.check(name, axis, extent, extents)
             found.append(extent if any(extent.factors) else None)
         if any(found):
             self.extents[number] = tuple(found)
