@@ -228,9 +228,7 @@ PluginFiles = Annotated[
     ),
     Role.INPUT,
 ]
-NoPlugins = Annotated[
-    bool, typer.Option("--no-plugins", help="Leave out the plugins of installed packages.")
-]
+NoPlugins = Annotated[bool, typer.Option("--no-plugins", help="Leave out the plugins of installed packages.")]
 Trust = Annotated[
     bool,
     typer.Option(

@@ -178,9 +178,7 @@ class Builder:
             return Store(target, (last + 1, *at), value(last + 1))
 
         first = wrap(start(*at), dtype)
-        body = seq(
-            Store(target, (const(0), *at), first), self.repeat(f"{name}_t", int(shape[0]) - 1, step)
-        )
+        body = seq(Store(target, (const(0), *at), first), self.repeat(f"{name}_t", int(shape[0]) - 1, step))
         parts = (first, value(Var(f"{name}_t")))
         loads = [item for part in parts for item in part.walk() if isinstance(item, Load)]
         reads = dict.fromkeys(_around(item, at) for item in loads if item.buffer != target)

@@ -39,7 +39,7 @@ from compiler.schedule.schedule import replay
 from compiler.schedule.trace import Instruction, Trace
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import CompileJob
-from compiler.stages.kernels import Step, Task, model_steps
+from compiler.stages.kernels import Step, KernelTask, model_steps
 from compiler.stages.optional import (
     FUSION,
     GRAPH_REWRITE,
@@ -169,7 +169,7 @@ class _Walk:
 class _Kernel:
     """One kernel of a model; `known` are the values of all tensors by the graph's meaning."""
 
-    task: Task
+    task: KernelTask
     step: Step
     known: Mapping[Value, Array]
     walk: _Walk

@@ -92,7 +92,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class KernelTask:
     """A kernel to make: its work in the form that was chosen, and what is known of its workload."""
 
     work: Work
@@ -105,11 +105,11 @@ class Task:
         return cls((func, tuple(layouts.items())), Workload.of(func, layouts))
 
 
-Known = dict[Work, tuple[int, Task]]
+Known = dict[Work, tuple[int, KernelTask]]
 """The kernels of a library by their work: numbers and tasks."""
 
 
-def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[Task], list[list[Step]]]:
+def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[KernelTask], list[list[Step]]]:
     """The unique pieces of work of all graphs, each to be one kernel, and each graph's calls in order."""
     known: Known = {}
     steps = [model_steps(one, job, known)[1] for one in laid_out]
@@ -118,7 +118,7 @@ def library_steps(laid_out: Sequence[LaidOut], job: CompileJob) -> tuple[list[Ta
 
 def model_steps(
     laid_out: LaidOut, job: CompileJob, known: Known | None = None
-) -> tuple[list[Task], list[Step]]:
+) -> tuple[list[KernelTask], list[Step]]:
     """The unique pieces of work of a graph, each to be one kernel, and the calls of these in order.
 
     `known` has the work of other graphs of the library with its numbers; what is new is added.
@@ -133,7 +133,7 @@ def model_steps(
     return _tasks(known), steps
 
 
-def _tasks(known: Known) -> list[Task]:
+def _tasks(known: Known) -> list[KernelTask]:
     return [task for _, task in known.values()]
 
 
@@ -150,7 +150,7 @@ class _Makers:
         self._parts = Parts(laid_out) if sizes else None
         self._tuned: dict[Workload, Tuned] = {}
 
-    def of(self, group: Group) -> tuple[GroupFunc, Task]:
+    def of(self, group: Group) -> tuple[GroupFunc, KernelTask]:
         """The function, and the task of making its kernel."""
         forms = self._forms.of(group)
         finished = {name: self._finished(group, made) for name, made in forms.items()}
@@ -163,7 +163,7 @@ class _Makers:
         name = chosen_form(group, finished, self._choosers.of(job.chooser_of(tuned)))
         if len(forms) > 1 and self._parts is not None:
             self._finished(group, forms[name])  # what others read of its result is this form's
-        return finished[name], Task(dict(works)[name], workload, tuned)
+        return finished[name], KernelTask(dict(works)[name], workload, tuned)
 
     def _finished(self, group: Group, made: GroupFunc) -> GroupFunc:
         """The function with all that the model around it says of its tensors."""
@@ -209,7 +209,7 @@ def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
 
 
 def make_kernels(
-    tasks: Sequence[Task], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
+    tasks: Sequence[KernelTask], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
 ) -> tuple[list[Kernel], list[Future[Path]]]:
     """The kernels, and their objects to come where the host runs them: `build` starts when a text is there.
 
@@ -280,7 +280,7 @@ def kernel_name(group: Group) -> str:
     return " + ".join([*shown, f"{more} more"] if more else shown)
 
 
-def make_kernel(number: int, task: Task, job: CompileJob, name: str = "") -> Kernel | None:
+def make_kernel(number: int, task: KernelTask, job: CompileJob, name: str = "") -> Kernel | None:
     """Schedule, lower and print the work of a task; an edit takes the place of what its stage makes.
 
     `name` is what passes call it that are applied to it. None where the job ends before the source text.

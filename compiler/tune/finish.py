@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from compiler.core.progress import Progress, silent
 from compiler.stages.tuned import Records, Tuned
 from compiler.stages.workload import Workload
-from compiler.tune.network import Built, Compared, Network
+from compiler.tune.network import BuiltLibrary, Compared, Network
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 
@@ -21,13 +21,13 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class TunedLibrary:
     """The library to ship, how it compares with the untuned one, and what has to be said of it.
 
     compared: None where it is the untuned library. withdrawn: records that did not gain, with the reason.
     """
 
-    library: Built
+    library: BuiltLibrary
     compared: Compared | None
     withdrawn: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -35,11 +35,11 @@ class Finished:
 
 def finish(
     network: Network,
-    untuned: Built,
+    untuned: BuiltLibrary,
     searches: Sequence[KernelSearch],
     seconds: float,
     progress: Progress = silent,
-) -> Finished:
+) -> TunedLibrary:
     """Build the tuned library and keep what gains in it; marks `kept` and `reason` of the searches.
 
     `seconds` is how long each comparison of two libraries measures. Raises what a compile raises, CrashError
@@ -72,15 +72,15 @@ def finish(
 
 def _whole(
     network: Network,
-    untuned: Built,
+    untuned: BuiltLibrary,
     searches: Sequence[KernelSearch],
     kept: Mapping[str, Record],
     withdrawn: Mapping[str, str],
     seconds: float,
-) -> Finished:
+) -> TunedLibrary:
     """The library with what was kept, if it is not slower as a whole and computes the same."""
     if not kept:
-        return Finished(untuned, None, withdrawn)
+        return TunedLibrary(untuned, None, withdrawn)
     built, _ = network.build("tuned", records_of(kept))
     compared = network.compare([untuned, built], seconds)
     difference = compared.difference
@@ -90,13 +90,13 @@ def _whole(
     elif difference is not None and difference.verdict == "slower":
         warning = "the tuned library is not used: as a whole it is slower than the untuned one"
     if warning:
-        return Finished(
+        return TunedLibrary(
             untuned, None, {**withdrawn, **{one.id: warning for one in kept.values()}}, (warning,)
         )
     for one in searches:
         one.kept = one.key in kept
         one.reason = "" if one.kept else one.reason
-    return Finished(built, compared, withdrawn)
+    return TunedLibrary(built, compared, withdrawn)
 
 
 def _why_not(key: str, compared: Compared) -> str:

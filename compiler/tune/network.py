@@ -27,7 +27,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltLibrary:
     """A library of the network, and the kernels in it."""
 
     path: Path
@@ -68,15 +68,17 @@ class Network:
         self._threads, self._seed = threads, seed
         self._reduction = reduction_length(read_model(job.model))
 
-    def build(self, name: str, records: Records) -> tuple[Built, Compilation]:
+    def build(self, name: str, records: Records) -> tuple[BuiltLibrary, Compilation]:
         """Compile the model with what `records` say; raises as a compile does."""
         path = self._directory / f"{name}.so"
         seen: list[Compilation] = []
         options = replace(self.job.options, output=path)
         run_job(replace(self.job, options=options, records=records), seen.append)
-        return Built(path, seen[0].kernels), seen[0]
+        return BuiltLibrary(path, seen[0].kernels), seen[0]
 
-    def compare(self, libraries: Sequence[Built], seconds: float, progress: Progress = silent) -> Compared:
+    def compare(
+        self, libraries: Sequence[BuiltLibrary], seconds: float, progress: Progress = silent
+    ) -> Compared:
         """Time libraries for about `seconds` each, in a process of its own.
 
         Raises CrashError where that process crashes or does not end.

@@ -17,9 +17,9 @@ from compiler.stages.job import CompileJob
 from compiler.stages.tuned import no_records
 from compiler.tune.database.store import Database
 from compiler.tune.environment import environment_here
-from compiler.tune.finish import Finished, finish
+from compiler.tune.finish import TunedLibrary, finish
 from compiler.tune.measure.measurer import LibraryMeasurer
-from compiler.tune.network import Built, Network, NetworkKernel, kernels_of
+from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_of
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
@@ -148,7 +148,7 @@ class _Tuner:
                 strategy.learn(record, record.measured)
         return strategy
 
-    def _untuned(self) -> tuple[Built, list[NetworkKernel]]:
+    def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
         """The library without records, and those of its kernels that are to be searched."""
         built, compilation = self._network.build("untuned", no_records)
         kernels = kernels_of(compilation)
@@ -180,7 +180,7 @@ class _Tuner:
                 search_of.add(record, fresh=False)
         return known
 
-    def _withdraw(self, finished: Finished, searches: Sequence[KernelSearch]) -> None:
+    def _withdraw(self, finished: TunedLibrary, searches: Sequence[KernelSearch]) -> None:
         """Let `tk compile` use no record that did not gain in the network."""
         reasons = dict(finished.withdrawn)
         for one in searches:
@@ -191,7 +191,7 @@ class _Tuner:
         for reason in dict.fromkeys(reasons.values()):
             self._database.withdraw([key for key, why in reasons.items() if why == reason], reason)
 
-    def _report(self, found: Search, finished: Finished, untuned_ms: float, known: int) -> TuneReport:
+    def _report(self, found: Search, finished: TunedLibrary, untuned_ms: float, known: int) -> TuneReport:
         compared = finished.compared
         facts = self._job.target.facts
         return TuneReport(

@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
 }
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["stages"] = {*LAYERS} - {"verify"}
+LAYERS["workbench"] = {*LAYERS, "pipeline"}
 LAYERS["tune"] = {*LAYERS, "pipeline"}
 LAYERS["reduce"] = {*LAYERS, "pipeline"}
 LAYERS["pipeline"] = {*LAYERS}
@@ -34,7 +35,6 @@ LAYERS["inspect"] = {*LAYERS}
 LAYERS["replay"] = {*LAYERS}
 LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay"}
 LAYERS["view"] = {*LAYERS}
-LAYERS["workbench"] = {*LAYERS} - {"tune"}
 DOORS = {"compiler/__init__.py", "compiler/schedule/__init__.py"}
 """What they offer is imported when it is asked for, from wherever it is."""
 
@@ -65,7 +65,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     # One place downloads; the engine's SDK and two callers need its errors.
     "requests": {"toolchain.web", "toolchain.engine", "toolchain.provision", "toolchain.zoo"},
     "urllib3": {"toolchain.engine"},
-    "rich": {"toolchain.progress", "toolchain.engine"},
+    "rich": {"toolchain.progress", "toolchain.engine", "toolchain.tuning"},
     "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
     "pydantic": {"compiler.tune", "toolchain.recipes", "toolchain.site_schema", "toolchain.images",
                  "toolchain.devices", "toolchain.provision", "toolchain.records", "toolchain.matrix"},

@@ -54,9 +54,9 @@ class Watcher:
     def finish(self, report: compiler.TuneReport) -> None:
         """Write the folder, if one is wanted."""
         if self._folder is not None:
-            from toolchain.tuning.page import write_folder
+            from toolchain.tuning.page import write_tuning_folder
 
-            write_folder(self._folder, self._model, report, self._records)
+            write_tuning_folder(self._folder, self._model, report, self._records)
 
 
 @contextlib.contextmanager

@@ -12,14 +12,14 @@ import compiler
 from toolchain import console
 from toolchain.charts import Line, LineChart, LinePoint, chart_element, chart_styles
 from toolchain.pages.page import TABLE_SCRIPT, Page, render_page
-from toolchain.tuning.words import HEADER, by_time, decisions_text, kernel_row, short
+from toolchain.tuning.words import HEADER, by_time, decisions_text, kernel_row, shown_name
 
 _HERE = Path(__file__).parent
 _REASONS = 8
 PAGE = "index.html"
 
 
-def write_folder(
+def write_tuning_folder(
     folder: Path,
     model: Path,
     report: compiler.TuneReport,
@@ -33,7 +33,6 @@ def write_folder(
     for record in records:
         of.setdefault(record.workload, []).append(record)
     kernels = by_time(report.kernels)
-    folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(kernels):
         lines = (json.dumps(console.jsonable(record)) for record in of.get(one.workload, ()))
         compiler.write_atomic(folder / log_name(number), "".join(f"{line}\n" for line in lines))
@@ -71,7 +70,7 @@ def _kernel(
     default = measured[0] if measured else None
     return {
         "number": number,
-        "name": short(one.name),
+        "name": shown_name(one.name),
         "log": log_name(number),
         "charts": [_Drawn(chart) for chart in _charts(number, measured)],
         "reasons": list(_reasons(records)),

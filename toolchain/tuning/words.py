@@ -1,4 +1,4 @@
-"""A search in words: rows of kernels, the summary at its end."""
+"""A search in words: rows of kernels, the tuning_summary at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME_LETTERS = 48
 def kernel_row(one: compiler.TunedKernel) -> tuple[str, ...]:
     """A kernel as a row below HEADER."""
     return (
-        short(one.name),
+        shown_name(one.name),
         f"{100 * one.share:.1f} %",
         f"{one.default_ms:.4g}" if one.default_ms else "-",
         f"{one.best_ms:.4g}" if one.best_ms else "-",
@@ -24,7 +24,7 @@ def kernel_row(one: compiler.TunedKernel) -> tuple[str, ...]:
     )
 
 
-def short(name: str) -> str:
+def shown_name(name: str) -> str:
     """A kernel's name, cut to a width that a table can have."""
     text = compiler.visible(name)
     return text if len(text) <= _NAME_LETTERS else f"{text[: _NAME_LETTERS - 1]}…"
@@ -40,12 +40,12 @@ def by_time(kernels: Sequence[compiler.TunedKernel]) -> list[compiler.TunedKerne
     return sorted(kernels, key=lambda one: -one.share)
 
 
-def summary(report: compiler.TuneReport) -> str:
+def tuning_summary(report: compiler.TuneReport) -> str:
     """What a search found: the kernels, decisions that changed, both libraries."""
     kernels = by_time(report.kernels)
     rows = [(*kernel_row(one), "tuned" if one.kept else one.reason or "default") for one in kernels]
     lines = [console.table((*HEADER, "in the library"), rows), ""]
-    lines += [f"{short(one.name)}: {decisions_text(one)}" for one in kernels if one.kept]
+    lines += [f"{shown_name(one.name)}: {decisions_text(one)}" for one in kernels if one.kept]
     found = report.difference
     kept = sum(one.kept for one in kernels)
     if found is None:
@@ -84,5 +84,5 @@ def plan_table(kernels: Sequence[compiler.TunedKernel]) -> str:
     """The kernels that a search would go through."""
     header = ("kernel", "calls", "workload", "known")
     return console.table(
-        header, [(short(one.name), one.calls, one.workload[:12], one.trials) for one in kernels]
+        header, [(shown_name(one.name), one.calls, one.workload[:12], one.trials) for one in kernels]
     )

@@ -42,7 +42,9 @@ class ComputeRoot(Primitive[tuple[str, ...]]):
             )
         rest = without_block(parts[at], self.block)
         left = program.func.replace(body=seq(*parts[:at], rest, *parts[at + 1 :]))
-        nest, loops = make_nest(site.block, {}, site.known, Program(left).namer(), conditions, unit_loops=True)
+        nest, loops = make_nest(
+            site.block, {}, site.known, Program(left).namer(), conditions, unit_loops=True
+        )
         return left.replace(body=seq(*parts[:at], nest, rest, *parts[at + 1 :])), loops
 
     def _check(self, program: Program, site: Site, around: Stmt) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from compiler.core.diagnostics import BuildError, CrashError, MemoryLimitError
-from compiler.core.files import private_directory
+from compiler.core.files import private_directory, write_atomic
 from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment
 from compiler.loops.text import print_func
@@ -86,7 +86,7 @@ class LibraryMeasurer:
             link_kernel(default.kernel, self.target, self.settings, path)
             self.defaults[workload.key] = path.read_bytes()
         else:
-            path.write_bytes(self.defaults[workload.key])
+            write_atomic(path, self.defaults[workload.key])
         return _described(-1, default, path)
 
     def _built(

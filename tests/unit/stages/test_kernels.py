@@ -23,7 +23,7 @@ from compiler.schedule.trace import TRACE_VERSION
 from compiler.stages import kernels
 from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Edit
 from compiler.stages.job import CompileJob
-from compiler.stages.kernels import Kernel, Task, make_kernel, make_kernels, replay_kernel
+from compiler.stages.kernels import Kernel, KernelTask, make_kernel, make_kernels, replay_kernel
 from compiler.targets.build import KernelBuild
 from tests.support.sketch import Work
 from tests.support.works import works_of
@@ -40,7 +40,7 @@ def work() -> Work:
 def made(work: Work, edit: Edit | None = None, *, check: bool = True) -> Kernel:
     func, layouts = work
     settings = replace(JOB.settings, debug=check)
-    kernel = make_kernel(0, Task.of(func, layouts), replace(JOB, edit=edit, settings=settings))
+    kernel = make_kernel(0, KernelTask.of(func, layouts), replace(JOB, edit=edit, settings=settings))
     assert kernel is not None
     return kernel
 
@@ -70,7 +70,7 @@ class Compiler:
 @pytest.mark.parametrize(("count", "sources"), [(3, 3), (256, 256), (257, 6)])
 def test_very_many_kernels_are_few_sources(count: int, sources: int) -> None:
     (func, layouts), build = works_of("scalar", 8)[0], Compiler()
-    same = [Task.of(func, layouts)] * count
+    same = [KernelTask.of(func, layouts)] * count
     made, objects = make_kernels(same, JOB, cast(KernelBuild, build))
     assert len(made) == count
     assert len(objects) == len(build.sources) == sources
@@ -198,7 +198,7 @@ def test_an_edit_that_does_not_fit_is_refused(
 def test_an_edited_trace_keeps_the_layouts_between_kernels(work: Work) -> None:
     """Leaving the layout of an operand out gives a valid schedule of another interface."""
     func, _ = work
-    plain = make_kernel(0, Task.of(func, {}), JOB)
+    plain = make_kernel(0, KernelTask.of(func, {}), JOB)
     assert plain is not None
     with pytest.raises(BadInputError, match="changes the layout of `x0`"):
         made(work, edited(TRACE, plain.trace.to_json()))

@@ -159,9 +159,9 @@ def search_command(
     if json:
         console.data_json(found)
         return
-    from toolchain.tuning.words import summary
+    from toolchain.tuning.words import tuning_summary
 
-    console.data(summary(found))
+    console.data(tuning_summary(found))
 
 
 def settings_for(
