@@ -55,7 +55,7 @@ from compiler.stages.dump import (
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
-from compiler.stages.kernels import Kernel, Step, Task, library_steps, make_kernels
+from compiler.stages.kernels import Kernel, KernelTask, Step, library_steps, make_kernels
 from compiler.stages.manifest import model_manifest
 from compiler.stages.plan_tensors import input_names, plan_names, symbol_names
 from compiler.stages.specialised import Imported, check_states
@@ -131,7 +131,7 @@ def _run_stages(
     )
 
 
-def model_kernels(job: CompileJob) -> tuple[list[Task], list[Step]]:
+def model_kernels(job: CompileJob) -> tuple[list[KernelTask], list[Step]]:
     """The kernels that a compile would make, none of which is scheduled, and all calls of them.
 
     Raises UsageError, BadInputError or HostError.

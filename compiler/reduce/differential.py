@@ -39,7 +39,7 @@ from compiler.schedule.schedule import replay
 from compiler.schedule.trace import Instruction, Trace
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import CompileJob
-from compiler.stages.kernels import Step, KernelTask, model_steps
+from compiler.stages.kernels import KernelTask, Step, model_steps
 from compiler.stages.optional import (
     FUSION,
     GRAPH_REWRITE,
