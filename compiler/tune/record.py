@@ -63,6 +63,11 @@ class Measured:
         return statistics.median(self.seconds) if self.seconds else float("inf")
 
 
+_SCHEDULE, _DEFAULT = "schedule", "default"
+OF_DEFAULT: Mapping[str, str] = {_SCHEDULE: _DEFAULT}
+"""The note of a record of a default schedule."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A candidate that was tried.
@@ -80,6 +85,11 @@ class Record:
     environment: Environment
     date: str
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is of the schedule that is taken where nothing is known."""
+        return self.notes.get(_SCHEDULE) == _DEFAULT
 
     @classmethod
     def of(

@@ -10,8 +10,11 @@ tuned library       with each kernel's best, in turns with the untuned    finish
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,7 +26,7 @@ from compiler.tune.environment import differences
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import OK, Environment, Measured, Record
+from compiler.tune.record import OF_DEFAULT, OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import GradientScheduler
@@ -75,11 +78,12 @@ class Search:
 
     def run(self) -> None:
         """Search; an interrupt ends it, and what was measured until then is kept."""
-        try:
-            while not self.ended:
-                self._step()
-        except KeyboardInterrupt:
-            self.ended = "interrupted"
+        with _interrupts_raise():
+            try:
+                while not self.ended:
+                    self._step()
+            except KeyboardInterrupt:
+                self.ended = "interrupted"
 
     @property
     def seconds(self) -> float:
@@ -108,7 +112,10 @@ class Search:
         search, strategy = self.kernels[number], self.strategies[number]
         measured = self.measurer.measure(candidates)
         pairs = list(zip(candidates, measured, strict=True))
-        records = [record_of(one, result, self.environment) for one, result in pairs]
+        default = search.default.program
+        records = [
+            record_of(one, result, self.environment, default=one.program == default) for one, result in pairs
+        ]
         self._keep(search.kernel, records)
         for (candidate, result), record in zip(pairs, records, strict=True):
             strategy.learn(candidate, result)
@@ -158,13 +165,28 @@ class Search:
         )
 
 
+@contextmanager
+def _interrupts_raise() -> Iterator[None]:
+    """Let an interrupt end the search only: a program may have a handler that ends all it starts after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 BATCH = 12
 """Candidates of a kernel that are measured together: a process has to start for them. Of the first ones of a
 kernel one is its default schedule."""
 
 
-def record_of(candidate: KernelCandidate, measured: Measured, environment: Environment) -> Record:
-    """The record of a candidate."""
+def record_of(
+    candidate: KernelCandidate, measured: Measured, environment: Environment, *, default: bool
+) -> Record:
+    """The record of a candidate; `default`: of the schedule that is taken where nothing is known."""
     return Record.of(
         candidate.workload.key,
         candidate.decisions,
@@ -173,6 +195,7 @@ def record_of(candidate: KernelCandidate, measured: Measured, environment: Envir
         measured,
         environment,
         now(),
+        OF_DEFAULT if default else None,
     )
 
 

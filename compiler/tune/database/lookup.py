@@ -67,7 +67,7 @@ class Lookup:
         if workload not in self.found:
             self.found[workload] = self.find(workload)
         found = self.found[workload]
-        if found.record is None or (found.differs and not self.trust):
+        if found.record is None or found.record.is_default or (found.differs and not self.trust):
             return Tuned()
         return Tuned(found.record.decisions, found.record.id)
 

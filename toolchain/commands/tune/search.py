@@ -126,8 +126,8 @@ def search_command(
         typer.Option("--report", metavar="DIR", help="Write a page and a log for each kernel there."),
         options.Role.RESULT,
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the kernels that would be tuned; measure nothing.")
+    plan: Annotated[
+        bool, typer.Option("--list", help="Show the kernels that would be tuned; measure nothing.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -148,7 +148,7 @@ def search_command(
         kernels=tuple(kernel or ()),
         trust=trust,
     )
-    if dry_run:
+    if plan:
         _plan(request, as_json=json)
         return
     with options.naming_the_command("tune", model), _watching(request, report) as watcher:
