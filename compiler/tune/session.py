@@ -23,7 +23,7 @@ from compiler.tune.environment import differences
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import OK, Environment, Measured, Record
+from compiler.tune.record import DEFAULT_NOTE, OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import GradientScheduler
@@ -108,7 +108,11 @@ class Search:
         search, strategy = self.kernels[number], self.strategies[number]
         measured = self.measurer.measure(candidates)
         pairs = list(zip(candidates, measured, strict=True))
-        records = [record_of(one, result, self.environment) for one, result in pairs]
+        default = search.default.program
+        records = [
+            record_of(one, result, self.environment, is_default=one.program == default)
+            for one, result in pairs
+        ]
         self._keep(search.kernel, records)
         for (candidate, result), record in zip(pairs, records, strict=True):
             strategy.learn(candidate, result)
@@ -163,7 +167,9 @@ BATCH = 12
 kernel one is its default schedule."""
 
 
-def record_of(candidate: KernelCandidate, measured: Measured, environment: Environment) -> Record:
+def record_of(
+    candidate: KernelCandidate, measured: Measured, environment: Environment, *, is_default: bool = False
+) -> Record:
     """The record of a candidate."""
     return Record.of(
         candidate.workload.key,
@@ -173,6 +179,7 @@ def record_of(candidate: KernelCandidate, measured: Measured, environment: Envir
         measured,
         environment,
         now(),
+        {DEFAULT_NOTE: "1"} if is_default else {},
     )
 
 
