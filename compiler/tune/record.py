@@ -63,11 +63,6 @@ class Measured:
         return statistics.median(self.seconds) if self.seconds else float("inf")
 
 
-_SCHEDULE, _DEFAULT = "schedule", "default"
-OF_DEFAULT: Mapping[str, str] = {_SCHEDULE: _DEFAULT}
-"""The note of a record of a default schedule."""
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A candidate that was tried.
@@ -89,7 +84,7 @@ class Record:
     @property
     def is_default(self) -> bool:
         """Whether it is of the schedule that is taken where nothing is known."""
-        return self.notes.get(_SCHEDULE) == _DEFAULT
+        return DEFAULT_NOTE in self.notes
 
     @classmethod
     def of(

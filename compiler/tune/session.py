@@ -26,7 +26,7 @@ from compiler.tune.environment import differences
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import OF_DEFAULT, OK, Environment, Measured, Record
+from compiler.tune.record import DEFAULT_NOTE, OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import GradientScheduler
@@ -114,7 +114,8 @@ class Search:
         pairs = list(zip(candidates, measured, strict=True))
         default = search.default.program
         records = [
-            record_of(one, result, self.environment, default=one.program == default) for one, result in pairs
+            record_of(one, result, self.environment, is_default=one.program == default)
+            for one, result in pairs
         ]
         self._keep(search.kernel, records)
         for (candidate, result), record in zip(pairs, records, strict=True):
@@ -184,9 +185,9 @@ kernel one is its default schedule."""
 
 
 def record_of(
-    candidate: KernelCandidate, measured: Measured, environment: Environment, *, default: bool
+    candidate: KernelCandidate, measured: Measured, environment: Environment, *, is_default: bool = False
 ) -> Record:
-    """The record of a candidate; `default`: of the schedule that is taken where nothing is known."""
+    """The record of a candidate."""
     return Record.of(
         candidate.workload.key,
         candidate.decisions,
@@ -195,7 +196,7 @@ def record_of(
         measured,
         environment,
         now(),
-        OF_DEFAULT if default else None,
+        {DEFAULT_NOTE: "1"} if is_default else {},
     )
 
 

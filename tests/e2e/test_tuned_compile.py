@@ -110,6 +110,13 @@ def test_a_hit_counts_more_than_a_faster_near_hit(path: Path) -> None:
     assert kernel(path)["record"] == hit.id
 
 
+def test_a_view_shows_what_a_compile_takes(path: Path) -> None:
+    (record,) = tune(path, own())
+    request = compiler.ViewRequest(path, compiler.CompileOptions(output=Path()), profile=False)
+    (shown,) = compiler.view_compile(request).kernels
+    assert shown.trace == record.trace
+
+
 def test_databases_count_together(path: Path, tmp_path: Path) -> None:
     (slow,) = tune(path, own(), seconds=(2e-3,))
     (fast,) = tune(path, tmp_path / "theirs.db", seconds=(1e-3,))

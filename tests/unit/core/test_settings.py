@@ -69,3 +69,15 @@ def test_no_variable_gives_compilers_other_headers(monkeypatch: pytest.MonkeyPat
     assert found["LIBRARY_PATH"] == "somewhere"
     assert not {"CPATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES_OUTPUT"} & found.keys()
     assert "LIBRARY_PATH=somewhere" in module.compiler_variables()
+
+
+@pytest.mark.parametrize(
+    ("env", "path"),
+    [
+        ({"TK_TUNING_DB": "/d/t.db", "XDG_DATA_HOME": "/x", "HOME": "/h"}, "/d/t.db"),
+        ({"TK_TUNING_DB": "", "XDG_DATA_HOME": "/x", "HOME": "/h"}, "/x/tk/tuning.db"),
+        ({"HOME": "/h"}, "/h/.local/share/tk/tuning.db"),
+    ],
+)
+def test_the_tuning_database_lies_with_the_users_data(env: dict[str, str], path: str) -> None:
+    assert load_settings(env).tuning_db == Path(path)
