@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 from compiler.stages.tuned import Decisions
@@ -38,19 +37,6 @@ def crossed(a: Walk, b: Walk, form: str, source: random.Random) -> Decisions:
 
 def _another(value: Value, offer: Offer, source: random.Random) -> Value:
     """An option that is not `value`: rather one near to it, and rather one that should not cost much."""
-    others = [item for item in offer.options if item.value != value]
-    weights = [
-        2.0 ** -offer.surplus[item.value] / (1.0 + distance(item.value, value)) ** 2 + _LEAST
-        for item in others
-    ]
-    (chosen,) = source.choices(others, weights)
-    return chosen.value
-
-
-_LEAST = 0.01
-
-
-def distance(a: Value, b: Value) -> float:
-    """How far two values lie apart: the sum of the binary logarithms of their numbers' ratios."""
-    pairs = zip(a, b, strict=False)
-    return sum(abs(math.log2(1 + abs(x)) - math.log2(1 + abs(y))) for x, y in pairs) + abs(len(a) - len(b))
+    others, weights = offer.neighbours(value)
+    (chosen,) = source.choices(others, cum_weights=weights)
+    return chosen

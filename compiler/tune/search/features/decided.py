@@ -14,8 +14,8 @@ SURPLUS = "surplus"
 def decided(walk: Walk) -> dict[str, float]:
     """Columns by name: each number of each decision, its surplus, and the surplus of all.
 
-    Decisions are called without the block they are about, so that kernels of one kind share columns; of several
-    of a kind the later ones have a number.
+    Decisions are called without the block they are about, so that kernels of one kind share columns; of
+    several of a kind the later ones have a number.
     """
     return {SURPLUS: walk.surplus, **dict(_of_decisions(walk))}
 

@@ -146,7 +146,8 @@ def _row(leaf: _Leaf, facts: TargetFacts) -> list[float]:
     inside = [item for item in accesses if item.buffer.scope != REGISTER]
     work = times * sum(each[name] for name in OPERATIONS[:6])
     caches = [float(level.bytes) for level in (facts.l1, facts.l2, facts.l3)]
-    moved = [traffic(inside, trips, room) for room in caches]
+    apart = list({(item.buffer.name, item.strides): item for item in inside}.values())
+    moved = [traffic(apart, trips, room) for room in caches]
     vector = max(facts.vector_bits / 8, 1.0) * max(facts.vector_registers, 1)
     values = [
         *(times * each[name] for name in OPERATIONS),
@@ -158,7 +159,7 @@ def _row(leaf: _Leaf, facts: TargetFacts) -> list[float]:
         place.conditions,
         max((item.width for item in accesses), default=1),
         *_buffers(inside, trips),
-        *_intensity(inside, trips, sum(each[name] for name in OPERATIONS[:6])),
+        *_intensity(apart, trips, sum(each[name] for name in OPERATIONS[:6])),
         *moved,
         *(work / max(item, 1.0) for item in moved),
         16.0 * place.registers / vector,
@@ -207,7 +208,7 @@ def _kinds(place: _Place) -> list[float]:
 
 
 def _body(place: _Place, accesses: list[Touched]) -> list[float]:
-    """Of an iteration of the innermost loop that is left one: copies of the statement, loads, copies for a load.
+    """Of an iteration of the innermost loop that stays one: copies of the statement, loads, copies for each.
 
     What several copies load from one place they load once.
     """
