@@ -34,7 +34,6 @@ from compiler.loops.ir import (
     Load,
     ReduceLanes,
     Select,
-    Seq,
     Shuffle,
     Stmt,
     Store,
@@ -121,8 +120,6 @@ def _leaves(stmt: Stmt, place: _Place) -> Iterator[_Leaf]:
         place = replace(place, known={**place.known, stmt.var.name: slopes(stmt.value, place.known)})
     elif isinstance(stmt, Alloc):
         place = _with_memory(place, stmt)
-    elif isinstance(stmt, Seq):
-        pass
     for body in stmt.bodies():
         yield from _leaves(body, place)
 
@@ -224,10 +221,8 @@ def _accesses(leaf: _Leaf) -> Iterator[Touched]:
     place = leaf.place
     for item in leaf.stmt.walk():
         if isinstance(item, Indexed):
-            writes = item is leaf.stmt
+            writes = isinstance(item, Store | AtomicUpdate)
             yield touched(item, place.loops, place.known, writes=writes)
-        if isinstance(item, AtomicUpdate):
-            yield touched(item, place.loops, place.known, writes=False)
 
 
 def _buffers(accesses: list[Touched], trips: list[float]) -> list[float]:
