@@ -3,10 +3,10 @@
     python benchmarks/tuning_replay.py [--only conv] [--seeds 5]
 
 Each kernel that any of them proposes is built and timed when it is first proposed, and its time is kept below
-build/benchmarks; a replay with the same times takes no measurements. Printed for each case: the size of its
-space, the trials until each strategy has what random search has after 200 (medians over the seeds), how well
-the cost model ranks what it has not seen after 128 measurements (Kendall's tau), and whether the same seed
-gives the same candidates.
+build/benchmarks; a replay with the same times takes no measurements. What random search finds is read off
+256 candidates at random: each seed takes 200 of them in an order of its own. Printed for each case: the trials
+until a strategy has what random search has after 200 (medians over the seeds), how well the cost model ranks
+what it has not seen after 128 measurements (Kendall's tau), and whether a seed gives the same candidates again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.record import OK, Measured
 from compiler.tune.search.evolution import Evolution
 from compiler.tune.search.model import CostModel
-from compiler.tune.search.ranking import AnalyticRanking, Ranking
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import RandomSearch, Strategy
 from compiler.tune.search.tree import DecisionTree, Walk
@@ -49,7 +48,7 @@ CASES = {
 farthest from its bound."""
 
 PLACE = WORK / "tuning-replay"
-TRIALS, BATCH, LEARNED_FROM = 200, 16, 128
+POOL, TRIALS, GUIDED, BATCH, LEARNED_FROM = 256, 200, 72, 12, 128
 
 
 # ---------------------------------------------------------------- what is searched
@@ -106,20 +105,9 @@ class Remembered:
 # ---------------------------------------------------------------- searches
 
 
-Make = Callable[[Space, int], Strategy]
-
-
-def strategies(workload: Workload) -> dict[str, Make]:
-    """By name; evolution with the learned model and in the analytic order."""
-
-    def evolution(ranking: Callable[[Space], Ranking]) -> Make:
-        return lambda space, seed: Evolution(space, seed, ranking=ranking(space))
-
-    return {
-        "random": RandomSearch,
-        "evolution": evolution(lambda space: CostModel().ranking(workload.key, space.target.facts)),
-        "evolution, analytic order": evolution(lambda _: AnalyticRanking()),
-    }
+def evolution(space: Space, seed: int) -> Strategy:
+    """Evolution with a model that has learned nothing yet."""
+    return Evolution(space, seed, ranking=CostModel().ranking(space.workload.key, space.target.facts))
 
 
 def searched(
@@ -133,6 +121,7 @@ def searched(
             seconds.append(times.of(candidate))
             strategy.learn(candidate, Measured(OK, (seconds[-1],)))
         found += batch
+        times.save()
     return found, seconds
 
 
@@ -146,41 +135,40 @@ _SAME = 1.01
 
 
 def compared(
-    name: str, seeds: int, times: TimedKernels, space: Callable[[], Space]
+    name: str, seeds: int, times: TimedKernels, space: Callable[[], Space], pool: list[float]
 ) -> tuple[list[list[str]], dict[str, object]]:
-    """Rows of the table for a case, and its data."""
-    made = strategies(space().workload)
-    curves = {
-        kind: [searched(make(space(), seed), times)[1] for seed in range(seeds)]
-        for kind, make in made.items()
-    }
+    """Rows of the table for a case, and its data; `pool` has the seconds of candidates at random."""
+    curves: dict[str, list[list[float]]] = {"random": [], "evolution": []}
+    for seed in range(seeds):
+        curves["random"].append(random.Random(seed).sample(pool, min(TRIALS, len(pool))))  # noqa: S311
+        curves["evolution"].append(searched(evolution(space(), seed), times, GUIDED)[1])
     best = min(times.seconds.values())
     goal = statistics.median(min(curve) for curve in curves["random"])
-    default = curves["random"][0][0]
+    default = curves["evolution"][0][0]
     rows = []
-    for kind, all_curves in curves.items():
-        to_goal = statistics.median(trials_to(curve, goal * _SAME) for curve in all_curves)
-        to_best = statistics.median(trials_to(curve, best * _SAME) for curve in all_curves)
-        at = [statistics.median(min(curve[:n]) for curve in all_curves) / best for n in (16, 32, 64, TRIALS)]
+    for kind, found in curves.items():
+        to_goal = sorted(trials_to(curve, goal * _SAME) for curve in found)
+        at = [statistics.median(min(curve[:n]) for curve in found) / best for n in (16, 32, 64, TRIALS)]
         rows.append(
-            [name, kind, f"{default / best:.2f}", f"{goal / best:.3f}", f"{to_goal:.0f}", f"{to_best:.0f}"]
-            + [f"{item:.3f}" for item in at]
+            [
+                *(name, kind, f"{default / best:.2f}", f"{goal / best:.3f}"),
+                *(f"{statistics.median(to_goal):.0f}", f"{to_goal[0]:.0f} to {to_goal[-1]:.0f}"),
+                *(f"{item:.3f}" for item in at),
+            ]
         )
-    return rows, {"curves": curves, "best": best, "goal": goal}
+    return rows, {"curves": curves, "best": best, "goal": goal, "default": default}
 
 
-def correlation(times: TimedKernels, space: Space, seed: int) -> tuple[float, float, int]:
+def correlation(times: TimedKernels, space: Space, pool: list[KernelCandidate], seed: int) -> list[float]:
     """Kendall's tau of the trees on decisions and of those on loops, on what they have not seen; how many."""
-    everything = RandomSearch(space, seed).propose(10_000 if len(times.seconds) < 1000 else 600)
-    random.Random(seed).shuffle(everything)  # noqa: S311 - an order
-    count = min(LEARNED_FROM, len(everything) * 2 // 3)
+    order = random.Random(seed).sample(pool, len(pool))  # noqa: S311 - an order
     ranking = CostModel().ranking(space.workload.key, space.target.facts)
-    for item in everything[:count]:
+    for item in order[:LEARNED_FROM]:
         ranking.learn(item, Measured(OK, (times.of(item),)))
-    rest = everything[count:]
+    rest = order[LEARNED_FROM:]
     seconds = [times.of(item) for item in rest]
     by_decisions = ranking.of_decisions([Walk.of(item) for item in rest])
-    return tau(by_decisions, seconds), tau(ranking.of_candidates(rest), seconds), len(rest)
+    return [tau(by_decisions, seconds), tau(ranking.of_candidates(rest), seconds), len(rest)]
 
 
 def tau(scores: Sequence[float], seconds: Sequence[float]) -> float:
@@ -198,59 +186,50 @@ def tau(scores: Sequence[float], seconds: Sequence[float]) -> float:
     return (concordant - discordant) / scale if scale else 0.0
 
 
-HEAD = [
-    "case",
-    "strategy",
-    "default",
-    "random 200",
-    "trials to it",
-    "to the best",
-    "at 16",
-    "at 32",
-    "at 64",
-    "at 200",
-]
+HEAD = ["case", "search", "default", "random 200", "trials to it", "all seeds", "16", "32", "64", "200"]
+
+
+def replayed(name: str, seeds: int) -> tuple[list[list[str]], str, dict[str, object]]:
+    """Rows, a line of text, and the data of a case."""
+    target, workload, remembered = get_target("cpu"), workload_of(name), Remembered()
+    times = TimedKernels(name, PLACE, target)
+
+    def space() -> Space:
+        return Space(workload, target, remembered)
+
+    started = time.perf_counter()
+    pool, seconds = searched(RandomSearch(space(), seed=1000), times, POOL)
+    rows, data = compared(name, seeds, times, space, seconds)
+    taus = [correlation(times, space(), pool, seed) for seed in range(seeds)]
+    again = [[item.program for item in searched(evolution(space(), 0), times, GUIDED)[0]] for _ in range(2)]
+    best = min(times.seconds.values()) * 1e3
+    text = (
+        f"{name}: {len(times.seconds)} kernels timed, best {best:.3f} ms; Kendall's tau "
+        f"{statistics.median(item[0] for item in taus):.2f} by decisions, "
+        f"{statistics.median(item[1] for item in taus):.2f} by loops and decisions "
+        f"(of {taus[0][2]} that it has not seen); the same seed gives "
+        f"{'the same' if again[0] == again[1] else 'OTHER'} candidates; {time.perf_counter() - started:.0f} s"
+    )
+    return rows, text, {**data, "tau": taus}
 
 
 def main() -> None:
-    """Replay all cases, or one."""
+    """Replay all cases, or some."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=CASES, action="append")
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
-    target = get_target("cpu")
     rows, notes, data = [], [], {}
     for name in args.only or CASES:
-        workload, remembered = workload_of(name), Remembered()
-        times = TimedKernels(name, PLACE, target)
-
-        def space(workload: Workload = workload, remembered: Remembered = remembered) -> Space:
-            return Space(workload, target, remembered)
-
-        started = time.perf_counter()
-        made, data[name] = compared(name, args.seeds, times, space)
+        made, note, data[name] = replayed(name, args.seeds)
         rows += made
-        taus = [correlation(times, space(), seed) for seed in range(args.seeds)]
-        proposed = [
-            [item.program for item in searched(strategies(workload)["evolution"](space(), 7), times, 96)[0]]
-            for _ in range(2)
-        ]
-        times.save()
-        best = min(times.seconds.values()) * 1e3
-        notes.append(
-            f"{name}: {len(times.seconds)} kernels timed, best {best:.3f} ms; Kendall's tau "
-            f"{statistics.median(item[0] for item in taus):.2f} by decisions, "
-            f"{statistics.median(item[1] for item in taus):.2f} by loops and decisions "
-            f"(of {taus[0][2]} that it has not seen); the same seed gives "
-            f"{'the same' if proposed[0] == proposed[1] else 'OTHER'} candidates; "
-            f"{time.perf_counter() - started:.0f} s"
-        )
-        print(notes[-1], flush=True)
+        notes.append(note)
+        print(note, flush=True)
     text = markdown_table(HEAD, rows) + "\n\n" + "\n".join(f"- {item}" for item in notes)
     print(text)
-    save("tuning-replay", {"machine": machine(), "cases": data}, text)
+    save(f"tuning-replay-{'-'.join(data)}", {"machine": machine(), "cases": data}, text)
 
 
 if __name__ == "__main__":

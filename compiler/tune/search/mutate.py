@@ -18,18 +18,18 @@ def mutated(parent: Walk, form: str, source: random.Random) -> Decisions:
     """
     names = [name for name, offer in parent.offers.items() if len(offer.options) > 1]
     if not names:
-        return parent.decisions
+        return parent.all_decisions
     inner = [name for name in names if name != form]
     takes_form = not inner or (form in names and source.random() < FORM_RATE)
     name = form if takes_form else source.choice(inner)
     value = _another(parent.decisions[name], parent.offers[name], source)
-    return {**parent.decisions, name: value}
+    return {**parent.all_decisions, name: value}
 
 
 def crossed(a: Walk, b: Walk, form: str, source: random.Random) -> Decisions:
     """Each decision of one of the parents, by its name, in the form of the first."""
-    child = dict(a.decisions)
-    for name, value in b.decisions.items():
+    child = dict(a.all_decisions)
+    for name, value in b.all_decisions.items():
         if name != form and (name not in child or source.random() < 0.5):
             child[name] = value
     return child

@@ -88,18 +88,25 @@ class Node:
 class Walk:
     """A way through the known part of the tree.
 
-    complete: it ends where a schedule was complete; else nobody knows what is asked for next.
+    complete: it ends where a schedule was complete; else nobody knows what is asked for next. wanted: what is
+    to be decided then, as far as it is asked for.
     """
 
     decisions: Decisions
     offers: Mapping[str, Offer]
     complete: bool
+    wanted: Decisions = field(default_factory=dict)
 
     @classmethod
     def of(cls, candidate: KernelCandidate) -> Self:
         """The way to a candidate that was made."""
         offers = {name: Offer(options) for name, options in candidate.offered.items()}
         return cls(candidate.decisions, offers, complete=True)
+
+    @property
+    def all_decisions(self) -> Decisions:
+        """Those taken, and those wanted."""
+        return {**self.wanted, **self.decisions} if self.wanted else self.decisions
 
     @property
     def surplus(self) -> float:
@@ -132,8 +139,8 @@ class DecisionTree:
         for node in reversed(way[:-1]):
             node.closed = not node.open_options()
 
-    def walk(self, chooser: Chooser) -> Walk:
-        """Where a chooser goes in the known part: costs no schedule."""
+    def walk(self, chooser: Chooser, wanted: Decisions | None = None) -> Walk:
+        """Where a chooser goes in the known part: costs no schedule. `wanted` is kept for what is unknown."""
         node = self.root
         decisions: dict[str, Value] = {}
         offers: dict[str, Offer] = {}
@@ -141,7 +148,8 @@ class DecisionTree:
             value = chooser.choose(node.name, node.offer.options)
             decisions[node.name], offers[node.name] = value, node.offer
             node = node.below(value)
-        return Walk(decisions, offers, node.closed)
+        left = {} if node.closed or not wanted else {k: v for k, v in wanted.items() if k not in decisions}
+        return Walk(decisions, offers, node.closed, left)
 
     def cheapest(self) -> Decisions:
         """The open way whose options cost least by the analytic estimates, as far as it is known."""

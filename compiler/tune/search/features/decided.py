@@ -22,11 +22,11 @@ def decided(walk: Walk) -> dict[str, float]:
 
 def _of_decisions(walk: Walk) -> Iterator[tuple[str, float]]:
     seen: dict[str, int] = {}
-    for name, offer in walk.offers.items():
+    for name, value in (*walk.decisions.items(), *walk.wanted.items()):
         kind = name.rpartition(".")[2]
         seen[kind] = seen.get(kind, 0) + 1
         column = kind if seen[kind] == 1 else f"{kind}#{seen[kind]}"
-        value = walk.decisions[name]
-        yield f"{column}.{SURPLUS}", offer.surplus[value]
+        if name in walk.offers:
+            yield f"{column}.{SURPLUS}", walk.offers[name].surplus[value]
         for place, number in enumerate(value):
             yield f"{column}.{place}", logarithm(number)
