@@ -4,9 +4,9 @@
 
 Each kernel that any of them proposes is built and timed when it is first proposed, and its time is kept below
 build/benchmarks; a replay with the same times takes no measurements. What random search finds is read off
-256 candidates at random: each seed takes 200 of them in an order of its own. Printed for each case: the trials
-until a strategy has what random search has after 200 (medians over the seeds), how well the cost model ranks
-what it has not seen after 128 measurements (Kendall's tau), and whether a seed gives the same candidates again.
+256 candidates at random: each seed takes 200 of them in an order of its own. Printed for each case: the
+trials until a strategy has what random search has after 200 (medians over the seeds), how well the cost model
+ranks what it has not seen after 128 measurements (Kendall's tau), and whether a seed gives the same again.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from compiler.core.diagnostics import BadInputError, HostError
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import OK, Measured
 from compiler.tune.search.boosting import learned, load_trees, save_trees
+from compiler.tune.search.choice import make_strategy, model_for
 from compiler.tune.search.evolution import Evolution
 from compiler.tune.search.model import CostModel, LearnedRanking
 from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, Strategy
@@ -158,6 +159,19 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(HostError, match="xgboost is not installed") as error:
         CostModel()
     assert error.value.hint == "pip install 'tk-toolchain[tune]'"
+    model, (told,) = model_for("evolution")
+    assert model is None
+    assert told.endswith("by the analytic costs, not by a learned model (pip install 'tk-toolchain[tune]')")
+    assert len(make_strategy("evolution", toy_space(), 1, model=model).propose(20)) == 20
+
+
+def test_one_model_is_for_all_kernels_of_an_evolution() -> None:
+    model, told = model_for("evolution")
+    assert model is not None
+    assert told == ()
+    searched(make_strategy("evolution", toy_space(16), 1, model=model), 8, most=24)
+    assert model.of_loops() is not None
+    assert model_for("random") == (None, ())
 
 
 # ---------------------------------------------------------------- files
