@@ -23,7 +23,7 @@ from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
-from compiler.tune.search.choice import STRATEGIES, make_strategy
+from compiler.tune.search.choice import STRATEGIES, make_strategy, model_for
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import GradientScheduler, Task
@@ -104,6 +104,7 @@ class _Tuner:
         path = request.database or job.settings.tuning_db
         self._database = None if path is None else Database.open(path)
         self._environment = environment_here(job.target, job.settings, self._threads)
+        self._model, self._without_model = model_for(request.strategy)
 
     def plan(self) -> tuple[TunedKernel, ...]:
         _, kernels = self._untuned()
@@ -142,7 +143,7 @@ class _Tuner:
         measured = sorted((one for one in known if one.measured.seconds), key=lambda one: one.measured.median)
         guesses = [one.decisions for one in measured] if self._request.strategy == "replay" else ()
         space = Space(search_of.kernel.workload, self._job.target)
-        strategy = make_strategy(self._request.strategy, space, self._request.seed, guesses)
+        strategy = make_strategy(self._request.strategy, space, self._request.seed, guesses, self._model)
         if self._request.strategy != "replay":
             for record in known:
                 strategy.learn(record, record.measured)
@@ -208,7 +209,7 @@ class _Tuner:
             measured=found.trials,
             known=known,
             database=None if self._database is None else self._database.path,
-            warnings=(*finished.warnings, *self._open_kernels()),
+            warnings=(*finished.warnings, *self._open_kernels(), *self._without_model),
         )
 
 

@@ -71,6 +71,7 @@ THIRD_PARTY: dict[str, set[str]] = {
                  "toolchain.devices", "toolchain.provision", "toolchain.records", "toolchain.matrix"},
     "sqlalchemy": {"compiler.tune"},
     "distributed": {"toolchain.matrix"},
+    "xgboost": {"compiler.tune"},
     "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},
     "cyclonedx": {"toolchain.provision", "toolchain.deploy"},

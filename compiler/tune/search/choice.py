@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.diagnostics import HostError, UsageError, did_you_mean
 from compiler.stages.tuned import Decisions
 from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.ranking import Ranking
+from compiler.tune.search.model import CostModel
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
 
@@ -21,14 +21,15 @@ STRATEGIES = {
 
 
 def make_strategy(
-    name: str, space: Space, seed: int, guesses: Sequence[Decisions] = (), ranking: Ranking | None = None
+    name: str, space: Space, seed: int, guesses: Sequence[Decisions] = (), model: CostModel | None = None
 ) -> Strategy:
     """The strategy of that name; raises UsageError where there is none.
 
-    guesses: decisions to begin with, the best ones first; all that replay proposes. ranking: what evolution
-    asks; the analytic order where it is None.
+    guesses: decisions to begin with, the best ones first; all that replay proposes. model: what evolution
+    asks, the same for all kernels of a search; it goes by the analytic costs where there is none.
     """
     if name == "evolution":
+        ranking = model.ranking(space.workload.key, space.target.facts) if model is not None else None
         return Evolution(space, seed, guesses, ranking)
     if name == "random":
         return RandomSearch(space, seed, guesses)
@@ -42,3 +43,14 @@ def make_strategy(
         why=f"the strategies are {', '.join(STRATEGIES)}",
         hint=did_you_mean(name, STRATEGIES),
     )
+
+
+def model_for(strategy: str) -> tuple[CostModel | None, tuple[str, ...]]:
+    """The model that a strategy of that name asks, if it asks one; what to tell where it cannot be had."""
+    if strategy != "evolution":
+        return None, ()
+    try:
+        return CostModel(), ()
+    except HostError as error:
+        ranked = "candidates are ranked by the analytic costs, not by a learned model"
+        return None, (f"{error.what}: {ranked} ({error.hint})",)

@@ -113,7 +113,7 @@ class Evolution(Sequential):
             self._make({}, RandomChooser(self._source), found)
         count -= len(found)
         for walk in self._promising(round(self._rates.made * count)):
-            self._make(walk.decisions, AnalyticChooser(), self._reserve)
+            self._make(walk.all_decisions, AnalyticChooser(), self._reserve)
         while len(self._reserve) < count and not self.space.is_exhausted:
             self._make({}, RandomChooser(self._source), self._reserve)
         while len(self._reserve) < count and self._later:
@@ -141,7 +141,7 @@ class Evolution(Sequential):
         for _ in range(self._rates.generations):
             scores = self._ranking.of_decisions(population)
             for walk, score in zip(population, scores, strict=True):
-                seen.setdefault(_key(walk.decisions), (score, walk))
+                seen.setdefault(_key(walk.all_decisions), (score, walk))
             population = self._next_population(population, scores)
         ranked = sorted(seen.values(), key=lambda item: -item[0])
         return [walk for _, walk in ranked if not walk.complete][:count]
@@ -168,7 +168,7 @@ class Evolution(Sequential):
         ):
             mutates = source.random() < self._rates.mutation
             child = mutated(a, form, source) if mutates else crossed(a, b, form, source)
-            made.append(tree.walk(OpenChooser(tree, ReplayChooser(child, AnalyticChooser()))))
+            made.append(tree.walk(OpenChooser(tree, ReplayChooser(child, AnalyticChooser())), child))
         return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 from compiler.stages.tuned import Decisions
@@ -19,18 +18,18 @@ def mutated(parent: Walk, form: str, source: random.Random) -> Decisions:
     """
     names = [name for name, offer in parent.offers.items() if len(offer.options) > 1]
     if not names:
-        return parent.decisions
+        return parent.all_decisions
     inner = [name for name in names if name != form]
     takes_form = not inner or (form in names and source.random() < FORM_RATE)
     name = form if takes_form else source.choice(inner)
     value = _another(parent.decisions[name], parent.offers[name], source)
-    return {**parent.decisions, name: value}
+    return {**parent.all_decisions, name: value}
 
 
 def crossed(a: Walk, b: Walk, form: str, source: random.Random) -> Decisions:
     """Each decision of one of the parents, by its name, in the form of the first."""
-    child = dict(a.decisions)
-    for name, value in b.decisions.items():
+    child = dict(a.all_decisions)
+    for name, value in b.all_decisions.items():
         if name != form and (name not in child or source.random() < 0.5):
             child[name] = value
     return child
@@ -38,19 +37,6 @@ def crossed(a: Walk, b: Walk, form: str, source: random.Random) -> Decisions:
 
 def _another(value: Value, offer: Offer, source: random.Random) -> Value:
     """An option that is not `value`: rather one near to it, and rather one that should not cost much."""
-    others = [item for item in offer.options if item.value != value]
-    weights = [
-        2.0 ** -offer.surplus[item.value] / (1.0 + distance(item.value, value)) ** 2 + _LEAST
-        for item in others
-    ]
-    (chosen,) = source.choices(others, weights)
-    return chosen.value
-
-
-_LEAST = 0.01
-
-
-def distance(a: Value, b: Value) -> float:
-    """How far two values lie apart: the sum of the binary logarithms of their numbers' ratios."""
-    pairs = zip(a, b, strict=False)
-    return sum(abs(math.log2(1 + abs(x)) - math.log2(1 + abs(y))) for x, y in pairs) + abs(len(a) - len(b))
+    others, weights = offer.neighbours(value)
+    (chosen,) = source.choices(others, cum_weights=weights)
+    return chosen

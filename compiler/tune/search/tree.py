@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Self
 
 from compiler.schedule.chooser import Chooser, Option
@@ -20,6 +21,17 @@ class Offer:
     """What a rule offered for one decision."""
 
     options: tuple[Option, ...] = ()
+    _neighbours: dict[Value, tuple[list[Value], list[float]]] = field(default_factory=dict)
+
+    def neighbours(self, value: Value) -> tuple[list[Value], list[float]]:
+        """The other options, and sums of their weights up to each: near and cheap ones have large weights."""
+        if value not in self._neighbours:
+            others = [item.value for item in self.options if item.value != value]
+            weights = (
+                _LEAST + 2.0 ** -self.surplus[item] / (1.0 + distance(item, value)) ** 2 for item in others
+            )
+            self._neighbours[value] = others, list(accumulate(weights))
+        return self._neighbours[value]
 
     @cached_property
     def surplus(self) -> Mapping[Value, float]:
@@ -28,7 +40,14 @@ class Offer:
         return {item.value: _surplus(item.cost, least) for item in self.options}
 
 
-_MOST = 10.0
+_MOST, _LEAST = 10.0, 0.01
+"""Of surpluses; of weights."""
+
+
+def distance(a: Value, b: Value) -> float:
+    """How far two values lie apart: the sum of the binary logarithms of their numbers' ratios."""
+    pairs = zip(a, b, strict=False)
+    return sum(abs(math.log2(1 + abs(x)) - math.log2(1 + abs(y))) for x, y in pairs) + abs(len(a) - len(b))
 
 
 def _surplus(cost: float, least: float) -> float:
@@ -69,18 +88,25 @@ class Node:
 class Walk:
     """A way through the known part of the tree.
 
-    complete: it ends where a schedule was complete; else nobody knows what is asked for next.
+    complete: it ends where a schedule was complete; else nobody knows what is asked for next. wanted: what is
+    to be decided then, as far as it is asked for.
     """
 
     decisions: Decisions
     offers: Mapping[str, Offer]
     complete: bool
+    wanted: Decisions = field(default_factory=dict)
 
     @classmethod
     def of(cls, candidate: KernelCandidate) -> Self:
         """The way to a candidate that was made."""
         offers = {name: Offer(options) for name, options in candidate.offered.items()}
         return cls(candidate.decisions, offers, complete=True)
+
+    @property
+    def all_decisions(self) -> Decisions:
+        """Those taken, and those wanted."""
+        return {**self.wanted, **self.decisions} if self.wanted else self.decisions
 
     @property
     def surplus(self) -> float:
@@ -113,8 +139,8 @@ class DecisionTree:
         for node in reversed(way[:-1]):
             node.closed = not node.open_options()
 
-    def walk(self, chooser: Chooser) -> Walk:
-        """Where a chooser goes in the known part: costs no schedule."""
+    def walk(self, chooser: Chooser, wanted: Decisions | None = None) -> Walk:
+        """Where a chooser goes in the known part: costs no schedule. `wanted` is kept for what is unknown."""
         node = self.root
         decisions: dict[str, Value] = {}
         offers: dict[str, Offer] = {}
@@ -122,7 +148,8 @@ class DecisionTree:
             value = chooser.choose(node.name, node.offer.options)
             decisions[node.name], offers[node.name] = value, node.offer
             node = node.below(value)
-        return Walk(decisions, offers, node.closed)
+        left = {} if node.closed or not wanted else {k: v for k, v in wanted.items() if k not in decisions}
+        return Walk(decisions, offers, node.closed, left)
 
     def cheapest(self) -> Decisions:
         """The open way whose options cost least by the analytic estimates, as far as it is known."""
@@ -151,7 +178,8 @@ class OpenChooser:
         self.decisions: dict[str, Value] = {}
 
     def choose(self, name: str, options: Sequence[Option]) -> Value:
-        left = [item for item in options if not self._node.is_closed(item.value)]
+        closed = {value for value, child in self._node.children.items() if child.closed}
+        left = [item for item in options if item.value not in closed] if closed else options
         value = self._chooser.choose(name, left or options)
         self._node = self._node.below(value)
         self.decisions[name] = value

@@ -34,7 +34,6 @@ from compiler.loops.ir import (
     Load,
     ReduceLanes,
     Select,
-    Seq,
     Shuffle,
     Stmt,
     Store,
@@ -121,8 +120,6 @@ def _leaves(stmt: Stmt, place: _Place) -> Iterator[_Leaf]:
         place = replace(place, known={**place.known, stmt.var.name: slopes(stmt.value, place.known)})
     elif isinstance(stmt, Alloc):
         place = _with_memory(place, stmt)
-    elif isinstance(stmt, Seq):
-        pass
     for body in stmt.bodies():
         yield from _leaves(body, place)
 
@@ -146,7 +143,8 @@ def _row(leaf: _Leaf, facts: TargetFacts) -> list[float]:
     inside = [item for item in accesses if item.buffer.scope != REGISTER]
     work = times * sum(each[name] for name in OPERATIONS[:6])
     caches = [float(level.bytes) for level in (facts.l1, facts.l2, facts.l3)]
-    moved = [traffic(inside, trips, room) for room in caches]
+    apart = list({(item.buffer.name, item.strides): item for item in inside}.values())
+    moved = [traffic(apart, trips, room) for room in caches]
     vector = max(facts.vector_bits / 8, 1.0) * max(facts.vector_registers, 1)
     values = [
         *(times * each[name] for name in OPERATIONS),
@@ -158,7 +156,7 @@ def _row(leaf: _Leaf, facts: TargetFacts) -> list[float]:
         place.conditions,
         max((item.width for item in accesses), default=1),
         *_buffers(inside, trips),
-        *_intensity(inside, trips, sum(each[name] for name in OPERATIONS[:6])),
+        *_intensity(apart, trips, sum(each[name] for name in OPERATIONS[:6])),
         *moved,
         *(work / max(item, 1.0) for item in moved),
         16.0 * place.registers / vector,
@@ -207,7 +205,7 @@ def _kinds(place: _Place) -> list[float]:
 
 
 def _body(place: _Place, accesses: list[Touched]) -> list[float]:
-    """Of an iteration of the innermost loop that is left one: copies of the statement, loads, copies for a load.
+    """Of an iteration of the innermost loop that stays one: copies of the statement, loads, copies for each.
 
     What several copies load from one place they load once.
     """
@@ -223,10 +221,8 @@ def _accesses(leaf: _Leaf) -> Iterator[Touched]:
     place = leaf.place
     for item in leaf.stmt.walk():
         if isinstance(item, Indexed):
-            writes = item is leaf.stmt
+            writes = isinstance(item, Store | AtomicUpdate)
             yield touched(item, place.loops, place.known, writes=writes)
-        if isinstance(item, AtomicUpdate):
-            yield touched(item, place.loops, place.known, writes=False)
 
 
 def _buffers(accesses: list[Touched], trips: list[float]) -> list[float]:
