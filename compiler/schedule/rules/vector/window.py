@@ -64,7 +64,8 @@ def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int,
         vectors = channels_last.split(rank - 1, lanes) if whole else channels_last
         s.transform_block_layout(name, vectors)
         own = s.compute_at(name, pixels)
-        (s.vectorize if whole else s.unroll)(own[-1])
+        if own:  # else a margin of one channel beside a single pixel
+            (s.vectorize if whole else s.unroll)(own[-1])
     s.vectorize(lane)
     if takes_threads(chooser, result, guess=math.prod(extents) >= SMALL):
         s.parallel(fuse_all(s, [n, *around[:-1]]))
