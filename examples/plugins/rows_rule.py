@@ -1,4 +1,4 @@
-"""A rule of one's own: sums over rows, each row by one thread, four vectors at a time."""
+"""A rule of one's own: sums over rows, each row by one thread, four terms at a time."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"core", "loops"},
     "targets": {"core", "render", "runtime"},
     "reports": {"core"},
+    "plugin": {"core", "loops", "graph", "schedule"},
 }
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["stages"] = {*LAYERS} - {"verify"}
