@@ -83,7 +83,9 @@ def main() -> None:
         print(f"the machine is busy (load {busy:.1f}): the last row, by the clock on the wall, says little")
     save("schedules", {"machine": machine(), "results": [asdict(one) for one in results]}, table)
     alone = results[-2]
-    print(f"{alone.step} on one thread: {'reaches' if alone.median >= BAR else 'misses'} {BAR:.0%} of the peak")
+    print(
+        f"{alone.step} on one thread: {'reaches' if alone.median >= BAR else 'misses'} {BAR:.0%} of the peak"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register_tensor
 register_units(UNITS.values())
 
 MATRIX_INTRINSICS = {
-    name: register_tensor_intrinsic(TensorIntrinsic.from_text(name, unit.description(), unit.implementation()))
+    name: register_tensor_intrinsic(
+        TensorIntrinsic.from_text(name, unit.description(), unit.implementation())
+    )
     for name, unit in UNITS.items()
 }
 """Descriptions and implementations by name."""

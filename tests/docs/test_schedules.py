@@ -34,7 +34,9 @@ SEEDS = (
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What each block of Python prints, all of them run as one program."""
-    parts = [text.replace("from __future__ import annotations\n", "") for kind, text in BLOCKS if kind == "python"]
+    parts = [
+        text.replace("from __future__ import annotations\n", "") for kind, text in BLOCKS if kind == "python"
+    ]
     code = f"\nprint({MARK!r})\n".join(parts)
     folder = tmp_path_factory.mktemp("page")
     argv = [sys.executable, "-c", code]
@@ -72,7 +74,11 @@ def test_the_steps_are_those_of_the_example() -> None:
 
 def rows() -> list[list[str]]:
     table = PAGE.partition("## The words of others\n")[2].partition("\n\n`index=-1`")[0]
-    return [line.strip("|").split("|") for line in table.splitlines() if re.match(r"\| (?!Halide)[^-]|\| \|", line)]
+    return [
+        line.strip("|").split("|")
+        for line in table.splitlines()
+        if re.match(r"\| (?!Halide)[^-]|\| \|", line)
+    ]
 
 
 def test_every_word_of_our_column_is_there() -> None:

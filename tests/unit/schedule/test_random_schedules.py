@@ -135,7 +135,12 @@ def test_most_sampled_primitives_apply(tally: Tally) -> None:
 def test_every_primitive_was_applied(tally: Tally) -> None:
     if not tally.tried:
         pytest.skip("counts what the test before it drew")
-    drawn = set(PRIMITIVES) - {"tensorize", "cache_operand", "factor_out", "compute_root"}  # with tests of their own
+    drawn = set(PRIMITIVES) - {
+        "tensorize",
+        "cache_operand",
+        "factor_out",
+        "compute_root",
+    }  # with tests of their own
     assert set(tally.applied) >= drawn
 
 
