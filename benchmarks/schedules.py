@@ -1,9 +1,10 @@
-"""How much of the processor's peak a matrix product reaches, step by step of the schedule in docs/schedules.md.
+"""How much of the peak a matrix product reaches, step by step of the schedule in docs/schedules.md.
 
     python benchmarks/schedules.py [--size 768] [--turns 12]
 
-Each step and the peak (`compiler/verify/peak.py`) are measured in turns. One thread: in processor time, so that
-others on the machine count less; all threads: by the clock on the wall. Beside the median is the best turn.
+Each step and the peak (`compiler/verify/peak.py`) are measured in turns. One thread: in processor time, so
+that others on the machine count less; all threads: by the clock on the wall. Beside the median is the best
+turn.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def measured(
 
 
 def main() -> None:
+    """Measure all steps on one thread and the last one on all, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--size", type=int, default=768, help="of the square matrices, a multiple of 96")
     parser.add_argument("--turns", type=int, default=12)

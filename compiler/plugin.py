@@ -9,6 +9,7 @@ point of the group `tk.plugins`. It is code that runs as the user.
 
 from __future__ import annotations
 
+from compiler.core.node import IRNode as IRNode
 from compiler.core.node import rewrite_nodes as rewrite_nodes
 from compiler.core.plugins import LoweringPass as LoweringPass
 from compiler.core.plugins import Plugin as Plugin

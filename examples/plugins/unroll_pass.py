@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from compiler.plugin import Const, For, ForKind, Func, LoweringPass, Plugin, TargetFacts, rewrite_nodes
+from compiler.plugin import (
+    Const,
+    For,
+    ForKind,
+    Func,
+    IRNode,
+    LoweringPass,
+    Plugin,
+    TargetFacts,
+    rewrite_nodes,
+)
 
 
 def unroll_short(func: Func, facts: TargetFacts) -> Func:
-    """The function with its short loops unrolled, where there is an innermost one to unroll."""
+    """The function with its short loops unrolled; the same one where it has none."""
 
-    def unrolled(item: object) -> object:
+    def unrolled(item: IRNode) -> IRNode | None:
         if not isinstance(item, For) or item.kind is not ForKind.SERIAL:
             return None
         is_short = isinstance(item.extent, Const) and 2 <= item.extent.value <= 4

@@ -20,14 +20,16 @@ PAGE = (ROOT / "docs" / "schedules.md").read_text()
 EXAMPLE = (ROOT / "examples" / "product_by_hand.py").read_text()
 BLOCKS = re.findall(r"^```(python|text)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 MARK = "=== the next block"
-SEEDS = (
-    "placeholder compute reduce_axis sum scan extern split nparts tile fuse reorder parallel vectorize unroll bind "
-    "vthread compute_at reverse_compute_at index preserve_unit_loops compute_root compute_inline "
-    "reverse_compute_inline cache_read cache_write set_scope storage_align transform_layout "
-    "transform_block_layout rfactor decompose_reduction blockize tensorize annotate unannotate "
-    "sample_perfect_tile sample_categorical sample_compute_location enter_postproc get_loops get_block lower "
-    "build get_source pragma_unroll_explicit"
-).split()
+SEEDS = [
+    "placeholder", "compute", "reduce_axis", "sum", "scan", "extern", "split", "nparts", "tile", "fuse",
+    "reorder", "parallel", "vectorize", "unroll", "bind", "vthread", "compute_at", "reverse_compute_at",
+    "index", "preserve_unit_loops", "compute_root", "compute_inline", "reverse_compute_inline",
+    "cache_read", "cache_write", "set_scope", "storage_align", "transform_layout",
+    "transform_block_layout", "rfactor", "decompose_reduction", "blockize", "tensorize", "annotate",
+    "unannotate", "sample_perfect_tile", "sample_categorical", "sample_compute_location",
+    "enter_postproc", "get_loops", "get_block", "lower", "build", "get_source",
+    "pragma_unroll_explicit",
+]  # fmt: skip
 """What the documents that this project was made from call the parts of a schedule language."""
 
 
