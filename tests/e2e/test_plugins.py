@@ -121,7 +121,7 @@ def test_a_pass_is_one_of_the_stages(rows: Path, tmp_path: Path) -> None:
     onnx.save(model([turned], {"x": data}, ["y"]), tmp_path / "turned.onnx")
     done = tk("compile", tmp_path / "turned.onnx", "-o", tmp_path / "m.so", *options)
     assert done.code == 0, done.err
-    (stage,) = [one for one in (tmp_path / "dump").rglob("*-unroll_short")]
+    (stage,) = (tmp_path / "dump").rglob("*-unroll_short")
     assert "unrolled" in next(stage.iterdir()).read_text()
     found = compiler.load(tmp_path / "m.so").run({"x": data})["y"]
     np.testing.assert_array_equal(found, data.transpose(0, 2, 1))

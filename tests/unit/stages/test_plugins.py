@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_what_a_rule_raises(body: str, line: str, why: str, tmp_path: Path) -> None:
     plugins = written(tmp_path, f"{HEAD}def rule(s, facts, chooser):\n{body}    return True\n{RULE}")
-    with pytest.raises(BadInputError, match="the plugin `mine.py` failed") as caught, plugins.answering():
+    with pytest.raises(BadInputError, match=r"the plugin `mine\.py` failed") as caught, plugins.answering():
         schedule_func(rows(), {}, facts(), AnalyticChooser(), custom=plugins.rules)
     assert caught.value.where.endswith(line)
     assert why in caught.value.why
