@@ -9,6 +9,8 @@ point of the group `tk.plugins`. It is code that runs as the user.
 
 from __future__ import annotations
 
+from compiler.core.node import IRNode as IRNode
+from compiler.core.node import rewrite_nodes as rewrite_nodes
 from compiler.core.plugins import LoweringPass as LoweringPass
 from compiler.core.plugins import Plugin as Plugin
 from compiler.core.plugins import ScheduleRule as ScheduleRule
@@ -24,9 +26,10 @@ from compiler.graph.op import Signature as Signature
 from compiler.graph.op import UnsupportedError as UnsupportedError
 from compiler.loops.build import Builder as Builder
 from compiler.loops.ir import Buffer as Buffer
+from compiler.loops.ir import Const as Const
+from compiler.loops.ir import For as For
+from compiler.loops.ir import ForKind as ForKind
 from compiler.loops.ir import Func as Func
-from compiler.loops.verify import problems_of as problems_of
-from compiler.lower import LEADS_TO as LEADS_TO
 from compiler.schedule.chooser import Chooser as Chooser
 from compiler.schedule.chooser import Option as Option
 from compiler.schedule.schedule import Schedule as Schedule

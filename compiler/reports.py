@@ -44,8 +44,8 @@ class CompileOptions:
     their smallest option; with any of these three nothing that was tuned is used. `databases` are asked for
     tuned kernels, and with `own_database` that of the settings, if there is one; `trust` takes records that
     were made under other circumstances. `plugins` are files with the user's own rules, operators and passes,
-    `installed_plugins` takes those of installed packages, too. `environment` says where the compile ran (an image's digest and the
-    like); it goes into the library's manifest.
+    `installed_plugins` takes those of installed packages, too. `environment` says where the compile ran (an
+    image's digest and the like); it goes into the library's manifest.
     """
 
     output: Path

@@ -100,7 +100,13 @@ NO_PLUGINS = Plugins()
 
 
 def failure(error: BaseException, one: LoadedPlugin) -> BadInputError | None:
-    """The error as one of the plugin, if its code was running: innermost line first."""
+    """The error as one of the plugin, if its code was running: innermost line first.
+
+    What became of one of Python's own errors on its way is that error.
+    """
+    cause = error.__cause__
+    if isinstance(cause, Exception) and type(cause).__module__ == "builtins":
+        return failure(cause, one)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_relative_to(one.path):
             return in_plugin(one.name, error, f"{frame.filename}:{frame.lineno}")

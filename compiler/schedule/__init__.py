@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.schedule.rules import schedule_func as schedule_func
     from compiler.schedule.schedule import Schedule as Schedule
     from compiler.schedule.schedule import replay as replay
+    from compiler.schedule.tensor_intrinsics import TensorIntrinsic as TensorIntrinsic
+    from compiler.schedule.tensor_intrinsics import register_tensor_intrinsic as register_tensor_intrinsic
     from compiler.schedule.trace import Trace as Trace
     from compiler.targets import Target as Target
     from compiler.targets import get_target as get_target
@@ -97,6 +99,7 @@ _HOMES = {
     "compiler.schedule.primitives.base": ("Primitive",),
     "compiler.schedule.rules": ("schedule_func",),
     "compiler.schedule.schedule": ("Schedule", "replay"),
+    "compiler.schedule.tensor_intrinsics": ("TensorIntrinsic", "register_tensor_intrinsic"),
     "compiler.schedule.trace": ("Trace",),
     "compiler.targets": ("Target", "get_target"),
     "compiler.verify.timing": ("Percentiles", "difference", "measure"),

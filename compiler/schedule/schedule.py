@@ -65,8 +65,9 @@ Observe = Callable[[Instruction], object]
 class Schedule:
     """Rewrites a Func step by step and records each step.
 
-    `func` is the program now, `trace` what was done to `origin`; as text a schedule is its program. `source` is where sampling steps draw from; without one
-    they need a decision. `observe` hears each instruction when it is applied, whether it is kept or not.
+    `func` is the program now, `trace` what was done to `origin`; as text a schedule is its program. `source`
+    is where sampling steps draw from; without one they need a decision. `observe` hears each instruction when
+    it is applied, whether it is kept or not.
     """
 
     split = method(Split)

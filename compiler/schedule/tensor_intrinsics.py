@@ -59,7 +59,7 @@ def flat_nest(stmt: Stmt) -> tuple[tuple[For, ...], Block] | None:
 _RECORDS: dict[str, TensorIntrinsic] = {}
 
 
-def register(record: TensorIntrinsic) -> TensorIntrinsic:
+def register_tensor_intrinsic(record: TensorIntrinsic) -> TensorIntrinsic:
     """Make a record known; a name stands for one record."""
     if _RECORDS.setdefault(record.name, record) != record:
         raise InternalError(f"tensor intrinsic {record.name} is registered twice")

@@ -38,7 +38,7 @@ def _dp4a(_thread: Thread, args: Sequence[Any]) -> Any:
 
 intrinsics.register_intrinsic(Intrinsic("dp4a.i8", single=_dp4a))
 
-DP4A = tensor_intrinsics.register(
+DP4A = tensor_intrinsics.register_tensor_intrinsic(
     TensorIntrinsic.from_text(
         "dp4a.i8",
         """

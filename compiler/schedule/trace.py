@@ -196,7 +196,7 @@ def _is_sampling(name: str) -> bool:
 # ---------------------------------------------------------------- JSON
 
 
-def _later(name: str) -> dict[str, Value]:
+def _later(name: str) -> dict[str, Any]:
     """The arguments of a primitive that a trace may leave out, and what they are then."""
     cls = PRIMITIVES[name]
     return {field.name: field.default for field in dataclasses.fields(cls) if field.name in cls.later}

@@ -31,7 +31,7 @@ from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
-from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Edit
+from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Edit
 from compiler.stages.forms import FormChoosers, work_of
 from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES

@@ -60,7 +60,7 @@ class _Loader(SourceLoader):
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content = path, content
 
-    def get_filename(self, fullname: str) -> str:
+    def get_filename(self, fullname: str) -> str:  # noqa: ARG002 - of the interface
         return str(self.path)
 
     def get_data(self, path: str | bytes) -> bytes:

@@ -60,7 +60,8 @@ def tune_model(
     of the target raise.
     """
     job = _job(request, progress)
-    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory:
+    answering = job.target.plugins.answering()
+    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory, answering:
         report = _Tuner(request, job, directory, watching, progress).run()
     make_room(job.settings)
     return report

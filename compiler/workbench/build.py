@@ -110,8 +110,7 @@ def build(program: Program, target: str | None = None, *, threads: int | None = 
 
 
 def _kernel(program: Program, func: Func, target: Target) -> Kernel:
-    is_schedule = isinstance(program, Schedule)
-    origin, trace = (program.origin, program.trace) if is_schedule else (func, Trace())
+    origin, trace = (program.origin, program.trace) if isinstance(program, Schedule) else (func, Trace())
     lowered = lowered_for(func, target)
     printed = print_kernel(0, lowered, target)
     return Kernel(

@@ -53,7 +53,7 @@ def shape_of(func: Func, buffer: Buffer) -> tuple[int, ...]:
 
 
 def named(func: Func, arrays: tuple[Array, ...], by_name: Mapping[str, Array]) -> dict[str, Array]:
-    """The arguments of a call by the names of parameters, in order; raises UsageError for what does not fit."""
+    """The arguments of a call by the names of parameters, in order; UsageError for what does not fit."""
     operands = operands_of(func)
     names = [item.name for item in operands]
     if len(arrays) > len(names):

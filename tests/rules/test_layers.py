@@ -23,6 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"core", "loops"},
     "targets": {"core", "render", "runtime"},
     "reports": {"core"},
+    "plugin": {"core", "loops", "graph", "schedule"},
 }
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["stages"] = {*LAYERS} - {"verify"}
@@ -56,7 +57,8 @@ LAYERS_OF = {"compiler": LAYERS, "toolchain": toolchain_layers()}
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
               "compiler.runtime", "compiler.stages", "compiler.pipeline", "compiler.verify", "compiler.tune",
-              "compiler.reduce", "compiler.workbench", "toolchain.explain", "toolchain.tensors", "toolchain.zoo"},
+              "compiler.reduce", "compiler.workbench", "toolchain.explain", "toolchain.tensors",
+              "toolchain.zoo"},
     "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "compiler.reduce", "toolchain.zoo"},

@@ -24,6 +24,7 @@ THEIR_PLACES = ("compiler/graph/ops/", "compiler/graph/rewrites/", "compiler/fro
 # (file, word) -> what the word is there, if not an operator of the graph
 OTHER_MEANINGS = {
     ("compiler/loops/ir.py", "Cast"): "a node of the loop IR",
+    ("compiler/schedule/__init__.py", "Cast"): "the same",
     ("compiler/targets/nvrtc.py", "Size"): "a part of the name of a function in NVIDIA's library",
 }
 # file -> why it names operators all the same

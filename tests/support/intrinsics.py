@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
+from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register_tensor_intrinsic
 
-OUTER_PRODUCT = register(
+OUTER_PRODUCT = register_tensor_intrinsic(
     TensorIntrinsic.from_text(
         "test.outer4x4",
         """

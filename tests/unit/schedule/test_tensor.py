@@ -10,7 +10,7 @@ from compiler.loops.ir import Func
 from compiler.loops.printer import print_func
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
+from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register_tensor_intrinsic
 from tests.support.intrinsics import OUTER_PRODUCT
 from tests.support.schedules import checked, conv_direct, product
 
@@ -146,7 +146,7 @@ def test_records_are_checked() -> None:
     with pytest.raises(InternalError, match="different parameters"):
         TensorIntrinsic("x", OUTER_PRODUCT.description, product(8, 12, 5))
     with pytest.raises(InternalError, match="registered twice"):
-        register(
+        register_tensor_intrinsic(
             TensorIntrinsic(
                 "test.outer4x4", OUTER_PRODUCT.description, OUTER_PRODUCT.implementation.replace(name="o")
             )

@@ -39,6 +39,8 @@ def tune_options(
     tf32: Annotated[
         bool, typer.Option("--tf32", help="Let matrix units round factors of f32 to tf32.")
     ] = False,
+    plugin: options.PluginFiles = None,
+    no_plugins: options.NoPlugins = False,
 ) -> compiler.CompileOptions:
     """How the options say that the model is compiled; databases and the output are decided elsewhere."""
     shapes = options.lists("--shape", shape, options.read_extents)
@@ -52,6 +54,8 @@ def tune_options(
         specialisations=options.specialisations(shapes, dims),
         binds=options.pairs("--bind", bind, options.read_value),
         tf32=tf32,
+        plugins=tuple(plugin or ()),
+        installed_plugins=not no_plugins,
     )
 
 
