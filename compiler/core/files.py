@@ -199,8 +199,8 @@ def _private_directory(prefix: str) -> tuple[Path, int]:
             return _private_directory_in(folder.absolute(), prefix)
         except OSError as error:
             failed.append((folder, error))
-    folder, error = next((one for one in failed if one[0].is_dir()), failed[0])
-    raise _cannot_write(folder, error) from error
+    folder, why = next((one for one in failed if one[0].is_dir()), failed[0])
+    raise _cannot_write(folder, why) from why
 
 
 def _private_directory_in(folder: Path, prefix: str) -> tuple[Path, int]:

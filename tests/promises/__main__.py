@@ -1,8 +1,9 @@
 """Tries to break promises: `python -m tests.promises [P7 ...]`, all of them without a name.
 
 `--share` runs a part of the cases, drawn by `--seed`; `--only` those whose names fit a pattern. `--write`
-keeps what came of all cases and writes docs/reliability.md. Exit code 1 where a promise was broken or too
-few cases were tried.
+keeps what came of all cases and writes docs/reliability.md. A run that was stopped goes on where it was,
+unless code has changed or `--again` is given. Exit code 1 where a promise was broken or too few cases were
+tried.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 
-from compiler.core.files import write_atomic
+from compiler import package_digest
+from compiler.core.cache import content_key
+from compiler.core.files import sha256_file, write_atomic
 from compiler.core.settings import usable_processors
-from tests.promises.promise import MODULES, Promise, Selection, Sums, promise_of, try_promise
-from tests.promises.record import PAGE, Record, page, read_records, write_record
+from tests.promises.promise import MODULES, Kept, Promise, Selection, Sums, promise_of, try_promise
+from tests.promises.record import PAGE, ROOT, Record, page, read_records, write_record
 
 _TELL_SECONDS = 10.0
 
@@ -30,7 +33,7 @@ def main() -> int:
     bad = 0
     for name in options.names or MODULES:
         promise = promise_of(name)
-        sums = try_promise(promise, selection, _teller(name), options.jobs)
+        sums = try_promise(promise, selection, _teller(name), options.jobs, _kept(name, options))
         bad += _show(promise, selection, sums)
         if options.write:
             write_record(Record.of(promise, sums))
@@ -48,8 +51,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="draws the cases; default: 0")
     parser.add_argument("--only", action="append", help="names of cases, or patterns; repeatable")
     parser.add_argument("--jobs", type=int, default=usable_processors(), help="cases at a time")
+    parser.add_argument("--again", action="store_true", help="run what has an end, too")
     parser.add_argument("--write", action="store_true", help="write the record and docs/reliability.md")
     return parser.parse_args()
+
+
+def _kept(name: str, options: argparse.Namespace) -> Kept:
+    """The ends of cases that were run before with this code."""
+    folder = ROOT / "build" / "promises"
+    ours = [package_digest(ROOT / top) for top in ("compiler", "toolchain")]
+    tests = [path for top in ("promises", "support") for path in sorted((ROOT / "tests" / top).rglob("*.py"))]
+    made_with = content_key("promise", name, str(options.seed), *ours, *map(sha256_file, tests))
+    kept = Kept(folder / f"{name}.jsonl", made_with)
+    if options.again:
+        kept.path.unlink(missing_ok=True)
+    return kept
 
 
 def _teller(name: str) -> Callable[[str, str], None]:

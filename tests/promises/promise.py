@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import multiprocessing
 import random
 import tempfile
@@ -99,6 +100,42 @@ class Selection:
         return [cases[number] for number in sorted(chosen)]
 
 
+@dataclass(frozen=True, slots=True)
+class KeptEnd:
+    """How a case ended, and the seconds between the end of the case before and its own."""
+
+    ended: Ended
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Ends of cases in a file, a line each, so that a run that was stopped goes on.
+
+    made_with: what they were made with, the promise and the seed among it; others do not count.
+    """
+
+    path: Path
+    made_with: str
+
+    def read(self) -> Mapping[str, KeptEnd]:
+        """By name of the case; a line that a killed process left half written is ignored."""
+        found = {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            if line.startswith("[") and line.endswith("]"):
+                made_with, name, how, fault, seconds = json.loads(line)
+                if made_with == self.made_with:
+                    found[name] = KeptEnd(Ended(how, fault), seconds)
+        return found
+
+    def add(self, name: str, end: KeptEnd) -> None:
+        """Append one."""
+        row = (self.made_with, name, end.ended.how, end.ended.fault, end.seconds)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(f"\n{json.dumps(row)}\n")
+
+
 _left: list[Case] = []
 """What copies of this process run: cases are functions, which cannot be sent to them."""
 
@@ -115,20 +152,31 @@ def try_promise(
     selection: Selection,
     tell: Callable[[str, str], object] | None = None,
     jobs: int = 1,
+    kept: Kept | None = None,
 ) -> Sums:
-    """Run cases, `jobs` at a time; `tell` hears how far it is, and what was wrong with the last."""
-    started = time.monotonic()
-    ended: Counter[str] = Counter()
-    faults: dict[str, str] = {}
+    """Run cases, `jobs` at a time, but those whose ends are kept.
+
+    tell: hears how far it is, and what was wrong with the last.
+    """
     cases = selection.of(promise)
-    ends = map(_run, cases) if jobs == 1 else _run_in_copies(cases, jobs)
-    for number, (case, one) in enumerate(zip(cases, ends, strict=True)):
+    known = kept.read() if kept is not None else {}
+    done = [known[case.name] for case in cases if case.name in known]
+    ended = Counter(one.ended.how for one in done)
+    faults = {case.name: known[case.name].ended.fault for case in cases if case.name in known}
+    left = [case for case in cases if case.name not in known]
+    ends = map(_run, left) if jobs == 1 else _run_in_copies(left, jobs)
+    seconds, last = sum(one.seconds for one in done), time.monotonic()
+    for number, (case, one) in enumerate(zip(left, ends, strict=True), len(done) + 1):
+        took, last = time.monotonic() - last, time.monotonic()
+        seconds += took
         ended[one.how] += 1
-        if one.fault:
-            faults[case.name] = one.fault
+        faults[case.name] = one.fault
+        if kept is not None:
+            kept.add(case.name, KeptEnd(one, took))
         if tell is not None:
-            tell(f"{number + 1} of {len(cases)}", f"{case.name}: {one.fault}" if one.fault else "")
-    return Sums(dict(sorted(ended.items())), faults, time.monotonic() - started)
+            tell(f"{number} of {len(cases)}", f"{case.name}: {one.fault}" if one.fault else "")
+    broken = {name: fault for name, fault in faults.items() if fault}
+    return Sums(dict(sorted(ended.items())), broken, seconds)
 
 
 def _run(case: Case) -> Ended:

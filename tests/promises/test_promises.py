@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.promises.promise import MODULES, Case, Ended, Promise, Selection, promise_of, try_promise
+from tests.promises.promise import (
+    MODULES,
+    Case,
+    Ended,
+    Kept,
+    Promise,
+    Selection,
+    promise_of,
+    try_promise,
+)
 from tests.promises.record import PAGE, Record, page, read_records, write_record
 
 
@@ -47,6 +57,30 @@ def squares(drawn: random.Random) -> Iterator[Case]:
 
 
 SQUARES = Promise("P0", "numbers are fine", "numbers", "it is not 7", 10, 0.2, squares)
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def cases(drawn: random.Random) -> Iterator[Case]:
+        for case in squares(drawn):
+            yield Case(case.name, lambda folder, case=case: (ran.append(case.name), case.run(folder))[1])
+
+    def stop(done: str, _fault: str) -> None:
+        if done.startswith("4 "):
+            raise KeyboardInterrupt
+
+    promise = replace(SQUARES, cases=cases)
+    kept = Kept(tmp_path / "kept" / "P0.jsonl", "these")
+    with pytest.raises(KeyboardInterrupt):
+        try_promise(promise, Selection(), stop, kept=kept)
+    assert len(kept.read()) == 4
+    sums = try_promise(promise, Selection(), kept=kept)
+    assert (sums.ended, sums.faults) == ({"even": 5, "odd": 5}, {"number 7": "it is 7"})
+    assert len(ran) == len(set(ran)) == 10
+    assert try_promise(promise, Selection(), kept=kept).seconds == pytest.approx(sums.seconds)
+    try_promise(promise, Selection(), kept=Kept(kept.path, "others"))
+    assert len(ran) == 20
 
 
 def test_cases_are_drawn_run_and_counted(tmp_path: Path) -> None:
