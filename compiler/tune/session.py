@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from compiler.schedule.chooser import AnalyticChooser
+from compiler.stages.tuned import Decisions
+from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.database.store import Database, now
@@ -208,6 +210,20 @@ def kernel_search(kernel: NetworkKernel, target: Target, ms: float) -> KernelSea
 def known_records(
     search: KernelSearch, database: Database, environment: Environment, *, trust: bool
 ) -> list[Record]:
-    """Records of a kernel that count as measured here: of the same environment, or of any with `trust`."""
+    """Records of a kernel that count as measured here: by these rules, and in this environment or any (`trust`).
+
+    Rules that are others may make another kernel of the same decisions, which nobody has checked.
+    """
     found = database.tried(search.key)
-    return [one for one in found if trust or not differences(environment, one.environment)]
+    same = [one for one in found if one.environment.tk == environment.tk]
+    return [one for one in same if trust or not differences(environment, one.environment)]
+
+
+def first_guesses(workload: Workload, database: Database) -> list[Decisions]:
+    """Decisions to begin with: the best ones of the workload anywhere, then those of what is most like it."""
+    own = database.top(workload.key, _OWN_GUESSES)
+    alike = [one.record for one in database.related(workload, _ALIKE_GUESSES) if one.relation != "exact"]
+    return [one.decisions for one in (*own, *alike)]
+
+
+_OWN_GUESSES, _ALIKE_GUESSES = 4, 3

@@ -27,7 +27,7 @@ from compiler.tune.search.choice import STRATEGIES, make_strategy, model_for
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import Strategy
 from compiler.tune.search.tasks import GradientScheduler, Task
-from compiler.tune.session import Callbacks, Search, kernel_search, known_records
+from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
 
 _PROFILE_SECONDS = 1.0
 _FINAL_SECONDS = 3.0
@@ -141,13 +141,12 @@ class _Tuner:
 
     def _strategy(self, search_of: KernelSearch, known: Sequence[Record]) -> Strategy:
         """What proposes candidates of a kernel, and does not propose again what was measured before."""
-        measured = sorted((one for one in known if one.measured.seconds), key=lambda one: one.measured.median)
-        guesses = [one.decisions for one in measured] if self._request.strategy == "replay" else ()
-        space = Space(search_of.kernel.workload, self._job.target)
+        workload, database = search_of.kernel.workload, self._database
+        space = Space(workload, self._job.target)
+        guesses = first_guesses(workload, database) if database is not None else []
         strategy = make_strategy(self._request.strategy, space, self._request.seed, guesses, self._model)
-        if self._request.strategy != "replay":
-            for record in known:
-                strategy.learn(record, record.measured)
+        for record in known:
+            strategy.learn(record, record.measured)
         return strategy
 
     def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
