@@ -210,7 +210,7 @@ def kernel_search(kernel: NetworkKernel, target: Target, ms: float) -> KernelSea
 def known_records(
     search: KernelSearch, database: Database, environment: Environment, *, trust: bool
 ) -> list[Record]:
-    """Records of a kernel that count as measured here: by these rules, and in this environment or any (`trust`).
+    """Records of a kernel that count as measured here: by these rules and in this environment (`trust`: any).
 
     Rules that are others may make another kernel of the same decisions, which nobody has checked.
     """

@@ -30,7 +30,8 @@ from compiler.tune.search.tasks import GradientScheduler, Task
 from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
 
 _PROFILE_SECONDS = 1.0
-_FINAL_SECONDS = 3.0
+_FINAL_SECONDS, _FINAL_SHARE = (0.3, 3.0), 0.02
+"""Seconds of each comparison of two libraries at the end, and the share of the search that they are."""
 
 
 def search(
@@ -133,7 +134,9 @@ class _Tuner:
             self._watching,
         )
         found.run()
-        finished = finish(self._network, untuned, searches, _FINAL_SECONDS, self._progress)
+        least, most = _FINAL_SECONDS
+        seconds = min(most, max(least, _FINAL_SHARE * found.seconds))
+        finished = finish(self._network, untuned, searches, seconds, self._progress)
         self._withdraw(finished, searches)
         output = request.options.output
         copy_atomic(finished.library.path, output)
