@@ -16,7 +16,7 @@ from compiler.tune.candidate import KernelCandidate, RejectedError
 from compiler.tune.record import OK, Measured
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tree import distance
+from compiler.tune.search.tree import value_distance
 from tests.support.works import works_of
 
 
@@ -64,7 +64,7 @@ def toy_space(largest: int = 8, refuses: Callable[[Decisions], bool] = never) ->
 
 def _tiled(asked: RecordingChooser, largest: int) -> str:
     tiles = [(a, b) for a in range(1, largest + 1) for b in range(1, largest + 1) if a * b <= 2 * largest]
-    tile = asked.choose("dense.tile", [Option(item, 1.0 + distance(item, (3, 3))) for item in tiles])
+    tile = asked.choose("dense.tile", [Option(item, 1.0 + value_distance(item, (3, 3))) for item in tiles])
     (order,) = asked.choose("dense.order", [Option((n,), 1.0 + n) for n in range(3)])
     return f"tile_{tile[0]}_{tile[1]}_{order if tile[0] % 2 else 0}"
 
@@ -92,7 +92,7 @@ BEST = {"dense.tile": (5, 2), "dense.order": (1,), "form": (0,)}
 def seconds_of(candidate: KernelCandidate) -> float:
     """A landscape without noise: the farther from some decisions, the slower."""
     decisions = candidate.decisions.items()
-    far = sum(distance(value, BEST.get(name, value)) for name, value in decisions)
+    far = sum(value_distance(value, BEST.get(name, value)) for name, value in decisions)
     return 1e-3 * (1.0 + far + 2.0 * candidate.decisions.get("form", (0,))[0])
 
 

@@ -19,7 +19,7 @@ from compiler.tune.search.tree import OpenChooser, Value, Walk
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class EvolutionRates:
     """Numbers of the search.
 
     analytic: candidates in the order of the analytic costs, at first. population, generations: decisions that
@@ -53,11 +53,11 @@ class Evolution(Sequential):
         seed: int,
         guesses: Sequence[Decisions] = (),
         ranking: Ranking | None = None,
-        rates: Rates | None = None,
+        rates: EvolutionRates | None = None,
     ) -> None:
         super().__init__(space, guesses)
         self._source = random.Random(seed)  # noqa: S311 - a search
-        self._ranking, self._rates = ranking or AnalyticRanking(), rates or Rates()
+        self._ranking, self._rates = ranking or AnalyticRanking(), rates or EvolutionRates()
         self._analytic_left = self._rates.analytic
         self._own: dict[str, KernelCandidate] = {}  # proposed, by their programs; not heard of yet
         self._reserve: list[KernelCandidate] = []  # made, and not proposed yet
@@ -172,7 +172,7 @@ class Evolution(Sequential):
         return made
 
 
-_BEST_AGAIN = 32
+_BEST_AGAIN = 16
 
 
 def _ranked(items: Sequence[T], scores: Sequence[float]) -> list[T]:

@@ -28,7 +28,8 @@ class Offer:
         if value not in self._neighbours:
             others = [item.value for item in self.options if item.value != value]
             weights = (
-                _LEAST + 2.0 ** -self.surplus[item] / (1.0 + distance(item, value)) ** 2 for item in others
+                _LEAST + 2.0 ** -self.surplus[item] / (1.0 + value_distance(item, value)) ** 2
+                for item in others
             )
             self._neighbours[value] = others, list(accumulate(weights))
         return self._neighbours[value]
@@ -44,7 +45,7 @@ _MOST, _LEAST = 10.0, 0.01
 """Of surpluses; of weights."""
 
 
-def distance(a: Value, b: Value) -> float:
+def value_distance(a: Value, b: Value) -> float:
     """How far two values lie apart: the sum of the binary logarithms of their numbers' ratios."""
     pairs = zip(a, b, strict=False)
     return sum(abs(math.log2(1 + abs(x)) - math.log2(1 + abs(y))) for x, y in pairs) + abs(len(a) - len(b))
@@ -59,7 +60,7 @@ def _surplus(cost: float, least: float) -> float:
 
 
 @dataclass(slots=True)
-class Node:
+class Branching:
     """A place in the tree of decisions.
 
     name, offer: what is asked for here; empty where nobody has been, and where a schedule was complete.
@@ -68,12 +69,12 @@ class Node:
 
     name: str = ""
     offer: Offer = field(default_factory=Offer)
-    children: dict[Value, Node] = field(default_factory=dict)
+    children: dict[Value, Branching] = field(default_factory=dict)
     closed: bool = False
 
-    def below(self, value: Value) -> Node:
+    def below(self, value: Value) -> Branching:
         """The place that an option leads to: one of its own where nobody has been."""
-        return self.children.get(value) or Node()
+        return self.children.get(value) or Branching()
 
     def open_options(self) -> list[Option]:
         """Options below which something is left to make."""
@@ -121,7 +122,7 @@ class DecisionTree:
     """
 
     def __init__(self) -> None:
-        self.root = Node()
+        self.root = Branching()
 
     @property
     def is_closed(self) -> bool:
@@ -134,7 +135,7 @@ class DecisionTree:
         for name, value in decisions.items():
             if not way[-1].name:
                 way[-1].name, way[-1].offer = name, Offer(offered[name])
-            way.append(way[-1].children.setdefault(value, Node()))
+            way.append(way[-1].children.setdefault(value, Branching()))
         way[-1].closed = True
         for node in reversed(way[:-1]):
             node.closed = not node.open_options()
@@ -156,7 +157,7 @@ class DecisionTree:
         return _cheapest(self.root)[1]
 
 
-def _cheapest(node: Node) -> tuple[float, dict[str, Value]]:
+def _cheapest(node: Branching) -> tuple[float, dict[str, Value]]:
     """(what an open way costs in all, its decisions) below a place that is not closed."""
     least, found = math.inf, {}
     surplus = node.offer.surplus
