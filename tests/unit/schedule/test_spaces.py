@@ -58,9 +58,9 @@ def test_what_a_pipeline_fetched_a_round_before_is_its_own() -> None:
     check_schedule(pipelined())
 
 
-@pytest.mark.parametrize("block", ["conv_a_padded_write_1", "conv_b_padded_write_1"])
-def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own(block: str) -> None:
+def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own() -> None:
     func = pipelined()
-    assert without(func, block) != func
+    started = without(func, "conv_a_padded_write_1")
+    assert started != func
     with pytest.raises(ScheduleError, match="needs what another one makes"):
-        check_schedule(without(func, block))
+        check_schedule(started)
