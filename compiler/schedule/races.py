@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
@@ -26,6 +26,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.injectivity import IterDomain, determined, is_injective
+from compiler.schedule.own_values import finds_its_own
 from compiler.schedule.program import (
     Program,
     inner_loops,
@@ -34,7 +35,7 @@ from compiler.schedule.program import (
     reads_itself,
     reduce_blocks,
 )
-from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wraps
+from compiler.schedule.regions import Inner, Span, box, covers, hull, limits_of, relax, wraps
 
 
 def check_independent(
@@ -55,7 +56,8 @@ def check_independent(
             own = private and region.buffer.scope != common
             if own and _lives_inside(program, region.buffer, below):
                 continue
-            why = _overlap(program, block, loop, known) or _shared(program, block, region, loop, known)
+            part, inside = _as_far_as_it_runs(block, loop, known)
+            why = _overlap(program, block, part, inside) or _shared(program, block, region, part, inside)
             if why:
                 raise ScheduleError(
                     f"{asked}: iterations of {name} write the same elements of {region.buffer.name}",
@@ -63,7 +65,13 @@ def check_independent(
                     why=why,
                     hint="choose another loop",
                 )
-    pair = _carried(below, _Scope(program, (loop,), known))
+
+    def is_own(buffer: Buffer) -> bool:
+        """Whether each iteration has a copy of a buffer, and makes all that it reads of it."""
+        local = private and buffer.scope != common and _lives_inside(program, buffer, below)
+        return local and finds_its_own(program, loop, buffer, below, known)
+
+    pair = _carried(below, _Scope(program, (loop,), known), is_own)
     if pair is not None:
         raise ScheduleError(
             f"{asked}: an iteration of {name} needs what another one makes",
@@ -72,6 +80,15 @@ def check_independent(
             "same iteration",
             hint="choose a loop around one block only",
         )
+
+
+def _as_far_as_it_runs(block: Block, loop: For, known: Simplifier) -> tuple[For, Simplifier]:
+    """The loop up to where the condition of a block ends its work, and what is known there."""
+    extents = {loop.var.name: int_of(loop.extent) or 1 << 30}
+    limited = limits_of(block.predicate, extents, known).extents[loop.var.name]
+    if limited == extents[loop.var.name]:
+        return loop, known
+    return loop.replace(extent=const(limited)), known.bind(loop.var.name, 0, limited - 1)
 
 
 def check_schedule(func: Func) -> None:
@@ -340,13 +357,24 @@ class _Scope:
         return any(_disjoint(a, b) for a, b in spans)
 
 
-def _carried(below: Sequence[Block], scope: _Scope) -> tuple[Block, Block, Buffer] | None:
-    """Two blocks and a buffer through which an iteration of the loops may depend on another one."""
+def _carried(
+    below: Sequence[Block], scope: _Scope, is_own: Callable[[Buffer], bool] = lambda _: False
+) -> tuple[Block, Block, Buffer] | None:
+    """Two blocks and a buffer through which an iteration of the loops may depend on another one.
+
+    is_own: asked last, as it may take long, whether a buffer passes nothing on from one to the next.
+    """
+    known: dict[str, bool] = {}
     for number, first in enumerate(below):
         for second in below[number + 1 :]:
             for made, used in _conflicts(first, second):
-                if not _harmless((first, made), (second, used), scope):
-                    return first, second, made.buffer
+                buffer = made.buffer
+                if _harmless((first, made), (second, used), scope):
+                    continue
+                if buffer.name not in known:
+                    known[buffer.name] = is_own(buffer)
+                if not known[buffer.name]:
+                    return first, second, buffer
     return None
 
 

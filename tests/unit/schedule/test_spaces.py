@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from compiler.core.node import IRNode, rewrite_nodes
+from compiler.loops.ir import Block, Func, Seq, seq
+from compiler.loops.walk import with_body
+from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.races import check_schedule
+from compiler.schedule.rules import schedule_func
+from tests.support.gpu import TINY
 from tests.support.spaces import LANGUAGES, assert_right, points, rules_of
+from tests.support.works import works_of
 
 CASES = [(language, rule) for language in LANGUAGES for rule in rules_of(language)]
 POINTS = 200
@@ -24,3 +33,34 @@ def test_a_few_points(language: str, rule: str) -> None:
 def test_many_points(language: str, rule: str) -> None:
     found = points(language, rule, POINTS)
     assert sum(assert_right(point) is not None for point in found) == POINTS
+
+
+def pipelined() -> Func:
+    """A convolution whose parts of both factors are fetched a round ahead, through registers."""
+    ((func, _),) = works_of("conv strided", 4, joined=False)
+    chooser = ReplayChooser({"conv.tile": (8, 4, 1, 8, 16, 2, 0)}, AnalyticChooser())
+    return schedule_func(func, {}, TINY, chooser).func
+
+
+def without(func: Func, block: str) -> Func:
+    """The function without the statement of a sequence that holds a block."""
+
+    def drop(node: IRNode) -> IRNode | None:
+        if not isinstance(node, Seq):
+            return None
+        kept = [s for s in node.stmts if not any(isinstance(i, Block) and i.name == block for i in s.walk())]
+        return seq(*kept) if len(kept) < len(node.stmts) else None
+
+    return with_body(func, rewrite_nodes(func.body, drop))
+
+
+def test_what_a_pipeline_fetched_a_round_before_is_its_own() -> None:
+    check_schedule(pipelined())
+
+
+def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own() -> None:
+    func = pipelined()
+    started = without(func, "conv_a_padded_write_1")
+    assert started != func
+    with pytest.raises(ScheduleError, match="needs what another one makes"):
+        check_schedule(started)
