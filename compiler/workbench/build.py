@@ -7,16 +7,18 @@ function by itself is what it costs in a model, and what is built can be deploye
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.core.cache_space import cache_in_use
+from compiler.core.diagnostics import UsageError
 from compiler.core.files import private_directory, sha256_bytes, stream_atomic
 from compiler.core.settings import Settings, load_settings
 from compiler.loops.interp_values import STORAGE
@@ -53,10 +55,10 @@ class BuiltKernel:
     func: Func
     lowered: Func
     source: str
-    library: bytes
-    model: Model
+    library: bytes = field(repr=False)
+    model: Model = field(repr=False)
 
-    def __call__(self, *arrays: Array, **by_name: Array) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: ArrayLike, **by_name: ArrayLike) -> Array | tuple[Array, ...]:
         """Its results for the arrays of its inputs, in order or by name: one array or a tuple of them.
 
         Raises UsageError for arrays that do not fit; elements are converted.
@@ -65,7 +67,7 @@ class BuiltKernel:
             results = context.run(self._feeds(arrays, by_name))
         return unwrapped(unpack_outputs(self.func, results))
 
-    def bound(self, *arrays: Array, **by_name: Array) -> Callable[[], None]:
+    def bound(self, *arrays: ArrayLike, **by_name: ArrayLike) -> Callable[[], None]:
         """A function that runs it on these arrays and keeps nothing: what `measure` takes.
 
         Changes of layout are made here, before anything is timed.
@@ -73,7 +75,7 @@ class BuiltKernel:
         return self.model.context().bind(self._feeds(arrays, by_name)).run
 
     def time(
-        self, *arrays: Array, seconds: float = 0.5, warmup: float = 0.1, **by_name: Array
+        self, *arrays: ArrayLike, seconds: float = 0.5, warmup: float = 0.1, **by_name: ArrayLike
     ) -> Percentiles:
         """Milliseconds of a run on these arrays: the median `p50`, and `low` to `high` around it.
 
@@ -87,7 +89,7 @@ class BuiltKernel:
         with stream_atomic(Path(path), executable=True) as stream:
             stream.write(self.library)
 
-    def _feeds(self, arrays: tuple[Array, ...], by_name: Mapping[str, Array]) -> dict[str, Array]:
+    def _feeds(self, arrays: Sequence[ArrayLike], by_name: Mapping[str, ArrayLike]) -> dict[str, Array]:
         packed = pack_inputs(self.func, named(self.func, arrays, by_name))
         kinds = {item.name: np.dtype(STORAGE[item.dtype.name]) for item in operands_of(self.func)}
         return {name: array.astype(kinds[name], copy=False) for name, array in packed.items()}
@@ -101,6 +103,8 @@ def build(program: Program, target: str | None = None, *, threads: int | None = 
     Raises UsageError for a target that there is not, HostError where its compiler or device is missing, and
     BuildError where the compiler refuses the code.
     """
+    if threads is not None and threads < 1:
+        raise UsageError(f"a function cannot run on {threads} threads", hint="1 is the calling thread alone")
     func, chosen, settings = func_of(program), get_target(target), load_settings()
     kernel = _kernel(program, func, chosen)
     with cache_in_use(settings.cache_dir), private_directory("tk-kernel") as directory:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.passes import PassEvent, run_passes
-from compiler.loops.ir import Buffer, Func
+from compiler.core.units import counted
+from compiler.loops.ir import Buffer, For, ForKind, Func, statements
+from compiler.loops.queries import static_shape
 from compiler.loops.text import print_func
 from compiler.loops.verify import verify_func
 from compiler.lower import lowering
@@ -35,13 +40,13 @@ def operands_of(func: Func) -> tuple[Buffer, ...]:
 
 
 def shape_of(func: Func, buffer: Buffer) -> tuple[int, ...]:
-    """The shape of a parameter as it was before its layout was changed.
-
-    Raises UsageError where it depends on a size that only a run knows.
-    """
+    """The shape of a parameter as it was before its layout was changed."""
     changes = layouts_of(func, buffer.name)
-    if changes:
-        return changes[0].shape
+    return changes[0].shape if changes else static_shape(buffer)
+
+
+def check_sizes(func: Func) -> None:
+    """Raise UsageError where sizes of a function are not numbers."""
     if func.dims:
         raise UsageError(
             f"`{func.name}` has sizes that only a run knows",
@@ -49,15 +54,28 @@ def shape_of(func: Func, buffer: Buffer) -> tuple[int, ...]:
             why="a function that is called by itself has numbers for sizes",
             hint="write the function with the numbers that it is to be run with",
         )
-    return tuple(extent.value for extent in buffer.shape)  # type: ignore[attr-defined]
 
 
-def named(func: Func, arrays: tuple[Array, ...], by_name: Mapping[str, Array]) -> dict[str, Array]:
+def check_axes(func: Func, target: Target) -> None:
+    """Raise UsageError for loops that are bound to what a target does not have."""
+    bound = [item for item in statements(func.body) if isinstance(item, For) and item.kind is ForKind.BOUND]
+    if bound and not target.facts.binds_threads and not target.facts.launches:
+        loop = bound[0]
+        raise UsageError(
+            f"loop {loop.var.name} of `{func.name}` is bound to {loop.tag}",
+            why=f"{target.text} has no such axis: blocks and threads are those of GPUs",
+            hint="name a GPU as the target, or leave out `bind` and make the loop parallel",
+        )
+
+
+def named(func: Func, arrays: Sequence[ArrayLike], by_name: Mapping[str, ArrayLike]) -> dict[str, Array]:
     """The arguments of a call by the names of parameters, in order; UsageError for what does not fit."""
     operands = operands_of(func)
     names = [item.name for item in operands]
     if len(arrays) > len(names):
-        raise UsageError(f"`{func.name}` takes {len(names)} arrays, not {len(arrays)}", why=_takes(func))
+        raise UsageError(
+            f"`{func.name}` takes {counted(len(names), 'array')}, not {len(arrays)}", why=_takes(func)
+        )
     given = dict(zip(names, arrays, strict=False))
     for name in by_name:
         if name not in names:
@@ -66,14 +84,16 @@ def named(func: Func, arrays: tuple[Array, ...], by_name: Mapping[str, Array]) -
         if name in given:
             raise UsageError(f"`{func.name}` is given its input `{name}` twice", why=_takes(func))
     given |= by_name
+    check_sizes(func)
+    made = {name: np.asarray(array) for name, array in given.items()}
     for item in operands:
         if item.name not in given:
             raise UsageError(f"`{func.name}` needs its input `{item.name}`", why=_takes(func))
-        wanted, found = shape_of(func, item), tuple(given[item.name].shape)
+        wanted, found = shape_of(func, item), made[item.name].shape
         if wanted != found:
             what = f"the input `{item.name}` has shape {list(found)}, not {list(wanted)}"
             raise UsageError(what, where=f"`{func.name}`")
-    return {name: given[name] for name in names}
+    return {name: made[name] for name in names}
 
 
 def _takes(func: Func) -> str:
@@ -86,7 +106,7 @@ def unwrapped(results: Mapping[str, Array]) -> Array | tuple[Array, ...]:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def run(program: Program, *arrays: Array, **by_name: Array) -> Array | tuple[Array, ...]:
+def run(program: Program, *arrays: ArrayLike, **by_name: ArrayLike) -> Array | tuple[Array, ...]:
     """What a function computes, by the interpreter: slow, and by definition right.
 
     The arrays are those of its inputs, in order or by name; the result is one array or a tuple of them.
@@ -109,6 +129,8 @@ def lower(
 
 def lowered_for(func: Func, target: Target, observe: Callable[[str, Func], object] | None = None) -> Func:
     """As `lower`, for a target that is known."""
+    check_sizes(func)
+    check_axes(func, target)
 
     def tell(event: PassEvent[Func]) -> None:
         if observe is not None and event.changed:
