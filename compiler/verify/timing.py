@@ -69,10 +69,11 @@ def measure(
         spent += min(_TURN_SECONDS, seconds)
         fewest = min(sum(map(len, one)) for one in turns.values())
         progress("measuring", min(1.0, spent / seconds, fewest / _FEWEST_RUNS), 1.0)
-    return {name: _of_turns(one) for name, one in turns.items()}
+    return {name: percentiles_of_turns(one) for name, one in turns.items()}
 
 
-def _of_turns(turns: Sequence[Sequence[float]]) -> Percentiles:
+def percentiles_of_turns(turns: Sequence[Sequence[float]]) -> Percentiles:
+    """Percentiles of wall times in seconds, with the median of each turn."""
     medians = tuple(1e3 * statistics.median(one) for one in turns)
     return replace(percentiles([one for turn in turns for one in turn]), turns=medians)
 

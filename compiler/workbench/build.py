@@ -106,14 +106,18 @@ def build(program: Program, target: str | None = None, *, threads: int | None = 
     if threads is not None and threads < 1:
         raise UsageError(f"a function cannot run on {threads} threads", hint="1 is the calling thread alone")
     func, chosen, settings = func_of(program), get_target(target), load_settings()
-    kernel = _kernel(program, func, chosen)
+    kernel = kernel_of(program, func, chosen)
     with cache_in_use(settings.cache_dir), private_directory("tk-kernel") as directory:
         path = directory / "kernel.so"
         link_kernel(kernel, chosen, settings, path)
         return BuiltKernel(func, kernel.lowered, kernel.text, path.read_bytes(), Model(path, threads=threads))
 
 
-def _kernel(program: Program, func: Func, target: Target) -> Kernel:
+def kernel_of(program: Program, func: Func, target: Target) -> Kernel:
+    """A function as the one kernel of a library: `func` is what `program` made of it.
+
+    Raises LimitError for what a device has no room for.
+    """
     origin, trace = (program.origin, program.trace) if isinstance(program, Schedule) else (func, Trace())
     lowered = lowered_for(func, target)
     printed = print_kernel(0, lowered, target)
