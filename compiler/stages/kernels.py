@@ -99,6 +99,12 @@ class KernelTask:
     workload: Workload
     tuned: Tuned = field(default_factory=Tuned)
 
+    @property
+    def form(self) -> dict[str, tuple[int, ...]]:
+        """The form that was chosen, as a decision; empty where there is one form only."""
+        works = [work for _, work in self.workload.forms]
+        return {self.workload.decision: (works.index(self.work),)} if len(works) > 1 else {}
+
     @classmethod
     def of(cls, func: Func, layouts: Mapping[str, Layout]) -> Self:
         """The task of a function in its only form, of which nothing is known."""
@@ -324,7 +330,7 @@ def make_kernel(number: int, task: KernelTask, job: CompileJob, name: str = "") 
         scratch_bytes=source.scratch_bytes,
         launches=source.launches,
         workload=task.workload,
-        decisions=chooser.decisions,
+        decisions=task.form | chooser.decisions,
         record=task.tuned.record,
     )
 

@@ -13,10 +13,13 @@ from onnx import helper
 
 import compiler
 from compiler.core.settings import load_settings
+from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
+from compiler.tune.environment import environment_here
 from tests.support.command import tk
 from tests.support.onnx_models import model
-from tests.support.tuned import tune
+from tests.support.tuned import job_of, record_of, tune, workloads_of
 
 X = np.linspace(-1, 1, 24 * 36, dtype=np.float32).reshape(24, 36)
 
@@ -64,6 +67,26 @@ def test_a_record_is_compiled_with_and_named(path: Path) -> None:
         np.testing.assert_allclose(loaded.run({"x": X})["y"], X @ weights, rtol=1e-4, atol=1e-4)
     assert compiled(path, own_database=False).tuned == 0
     assert kernel(path) == default
+
+
+def test_the_form_of_a_kernel_is_one_of_its_decisions(path: Path) -> None:
+    weights = np.ones((36, 48), np.float32)
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": X[:1]}, ["y"], {"w": weights})
+    onnx.save(proto, path)
+    (workload,) = workloads_of(path)
+    assert len(workload.forms) > 1
+    compiled(path)
+    (default,) = kernel(path)["decisions"][workload.decision]  # type: ignore[index]
+    job = job_of(path)
+    wanted = ReplayChooser({workload.decision: (1 - default,)}, AnalyticChooser())
+    record = record_of(
+        make_candidate(workload, job.target, wanted), environment_here(job.target, job.settings)
+    )
+    Database.open(own()).add([record], [workload])
+    assert compiled(path).tuned == 1
+    found = kernel(path)
+    assert found["decisions"] == {name: list(value) for name, value in record.decisions.items()}
+    assert found["decisions"][workload.decision] == [1 - default]  # type: ignore[index]
 
 
 def test_a_finished_library_is_not_handed_out_when_records_have_changed(path: Path) -> None:
