@@ -102,6 +102,7 @@ def _kernel(
         func=entry["func"] if texts else "",
         trace=entry["trace"] if texts else "",
         launches=tuple(_launch(item, resources) for item in entry["launches"]),
+        record=entry.get("record", ""),
     )
 
 

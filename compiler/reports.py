@@ -211,7 +211,8 @@ class LaunchInfo:
 class KernelInfo:
     """One unique kernel of a library; `steps` counts its uses, `nodes` are the ONNX nodes it computes.
 
-    `launches` are those of one use on a device. `func` and `trace` are texts, filled when asked for;
+    `record` is the id of the tuning record that it was compiled with, if any. `launches` are those of one use
+    on a device. `func` and `trace` are texts, filled when asked for;
     `replays` tells whether replaying the trace gave the same source text, None when that was not tried.
     """
 
@@ -225,6 +226,7 @@ class KernelInfo:
     trace: str = ""
     replays: bool | None = None
     launches: tuple[LaunchInfo, ...] = ()
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,4 +186,7 @@ def test_the_command_says_how_many_kernels_are_tuned(path: Path, tmp_path: Path)
         "tuned      0 of 1; records of 1 kernel differ in: compiler" in tk("compile", path, cwd=tmp_path).out
     )
     assert "tuned      1 of 1" in tk("compile", path, "--trust", cwd=tmp_path).out
+    assert "in 1 kernel, 1 of them tuned" in tk("inspect", "m.so", cwd=tmp_path).out
+    (shown,) = tk("inspect", "m.so", "--json", cwd=tmp_path).json["kernels"]
+    assert shown["record"] == kernel(path)["record"] != ""
     assert "tuned" not in tk("compile", path, "--no-db", cwd=tmp_path).out

@@ -148,7 +148,9 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     if not report.images:
         console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
     count = compiler.counted(len(report.kernels), "kernel")
-    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {count}")
+    tuned = sum(bool(one.record) for one in report.kernels)
+    said = f", {tuned} of them tuned" if tuned else ""
+    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {count}{said}")
     if report.images:
         console.data(f"toolchain     {report.toolchain}\n")
         images = [(one.kind, one.arch or "any", console.size(one.bytes)) for one in report.images]
