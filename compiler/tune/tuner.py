@@ -185,13 +185,14 @@ class _Tuner:
         return known
 
     def _withdraw(self, finished: TunedLibrary, searches: Sequence[KernelSearch]) -> None:
-        """Let `tk compile` use no record that did not gain in the network."""
+        """Let `tk compile` use the records of the tuned library, and none that did not gain in the network."""
         reasons = dict(finished.withdrawn)
         for one in searches:
             if not one.kept:
                 reasons |= {record.id: one.reason or "not in the network" for record in one.faster}
         if self._database is None:
             return
+        self._database.restore(one.record for one in finished.library.kernels if one.record)
         for reason in dict.fromkeys(reasons.values()):
             self._database.withdraw([key for key, why in reasons.items() if why == reason], reason)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, Engine, Select, func, select
+from sqlalchemy import Connection, Engine, Select, delete, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
@@ -132,6 +132,14 @@ class Database:
         with self.writing() as connection:
             _withdraw(connection, dict.fromkeys(ids, reason))
             note_change(connection)
+
+    def restore(self, ids: Iterable[str]) -> None:
+        """Let withdrawn records be compiled with again: in another network, or on a calmer day, they gained."""
+        wanted = list(ids)
+        with self.writing() as connection:
+            gone = connection.execute(delete(withdrawn).where(withdrawn.c.record.in_(wanted))).rowcount
+            if gone:
+                note_change(connection)
 
     # ------------------------------------------------------------ questions
 

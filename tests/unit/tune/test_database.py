@@ -65,6 +65,12 @@ def test_a_withdrawn_record_was_measured_and_is_no_best(database: Database) -> N
     assert database.bests(SMALL.key) == [slow]
     assert database.tried(SMALL.key) == [fast, slow]
     assert database.reasons(SMALL.key) == {fast.id: "no gain in the network"}
+    before = generation(database.path, "cpu")
+    database.restore([slow.id])
+    assert generation(database.path, "cpu") == before
+    database.restore([fast.id, slow.id])
+    assert database.bests(SMALL.key) == [fast]
+    assert generation(database.path, "cpu") != before
 
 
 def test_the_generation_changes_with_the_records_of_a_target(database: Database) -> None:
