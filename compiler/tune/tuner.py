@@ -185,7 +185,7 @@ class _Tuner:
         return known
 
     def _withdraw(self, finished: TunedLibrary, searches: Sequence[KernelSearch]) -> None:
-        """Let `tk compile` use the records of the tuned library, and none that did not gain in the network."""
+        """Let `tk compile` use the tuned library's records, and none that did not gain in the network."""
         reasons = dict(finished.withdrawn)
         for one in searches:
             if not one.kept:

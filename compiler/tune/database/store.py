@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, Engine, Select, delete, func, select
+from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
@@ -107,24 +107,15 @@ class Database:
         A record's workload is among `of`, or was added before. withdrawn_for: reasons, by the ids of those
         that are withdrawn at once.
         """
-        rows = [(record_row(one), environment_row(one.environment)) for one in made]
-        shapes = [(one, workload_shape(one)) for one in of]
+        given = list(made)
+        places = {one.environment: environment_row(one.environment) for one in given}
         with self.writing() as connection:
-            for workload, shape in shapes:
-                values = {
-                    "key": workload.key,
-                    "json": workload.to_json(),
-                    "anchor": shape.anchor,
-                    "family": shape.family,
-                    "extents": shape.extents_json,
-                }
-                connection.execute(insert(workloads).values(values).on_conflict_do_nothing())
-            added = 0
-            for record, environment in rows:
-                connection.execute(insert(environments).values(environment).on_conflict_do_nothing())
-                added += connection.execute(insert(records).values(record).on_conflict_do_nothing()).rowcount
+            _insert(connection, workloads, [_workload_row(one) for one in of])
+            _insert(connection, environments, list(places.values()))
+            added = _insert(connection, records, [record_row(one) for one in given])
             _withdraw(connection, withdrawn_for or {})
-            note_change(connection, {row["target"] for record, row in rows if record["status"] == OK})
+            targets = {one.environment.target for one in given if one.measured.status == OK}
+            note_change(connection, targets)
         return added
 
     def withdraw(self, ids: Iterable[str], reason: str) -> None:
@@ -134,7 +125,7 @@ class Database:
             note_change(connection)
 
     def restore(self, ids: Iterable[str]) -> None:
-        """Let withdrawn records be compiled with again: in another network, or on a calmer day, they gained."""
+        """Let withdrawn records be compiled with again: measured anew in a network, they gained."""
         wanted = list(ids)
         with self.writing() as connection:
             gone = connection.execute(delete(withdrawn).where(withdrawn.c.record.in_(wanted))).rowcount
@@ -273,11 +264,28 @@ def joined(*more: Any) -> Select[Any]:
     )
 
 
+def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
+    """Add rows, of those that are not there yet; returns how many."""
+    if not rows:
+        return 0
+    return connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount
+
+
+def _workload_row(workload: Workload) -> dict[str, Any]:
+    shape = workload_shape(workload)
+    return {
+        "key": workload.key,
+        "json": workload.to_json(),
+        "anchor": shape.anchor,
+        "family": shape.family,
+        "extents": shape.extents_json,
+    }
+
+
 def _withdraw(connection: Connection, reasons: Mapping[str, str]) -> None:
     date = now()
-    for one, reason in reasons.items():
-        row = {"record": one, "reason": reason, "date": date}
-        connection.execute(insert(withdrawn).values(row).on_conflict_do_nothing())
+    rows = [{"record": one, "reason": reason, "date": date} for one, reason in reasons.items()]
+    _insert(connection, withdrawn, rows)
 
 
 def note_change(connection: Connection, targets: Iterable[str] | None = None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Column, Connection, bindparam, delete, func, select
 
 from compiler.core.diagnostics import BadInputError
 from compiler.tune.database.errors import damaged
@@ -34,20 +35,25 @@ def prune_tuning(path: Path, keep: int, failures_days: float, *, dry_run: bool) 
 
 def _pruned(connection: Connection, path: Path, keep: int, days: float, *, remove: bool) -> Thinned:
     slow, old = _slow(connection, keep), _old(connection, days)
-    gone = [*slow, *old]
-    left = set(
-        connection.execute(select(records.c.workload).where(records.c.id.not_in(gone)).distinct()).scalars()
-    )
-    empty = [key for key in connection.execute(select(workloads.c.key)).scalars() if key not in left]
-    count = connection.execute(select(func.count()).select_from(records)).scalar() or 0
+    gone = {*slow, *old}
+    rows = connection.execute(select(records.c.id, records.c.workload)).all()
+    used = {workload for record, workload in rows if record not in gone}
+    empty = [key for key in connection.execute(select(workloads.c.key)).scalars() if key not in used]
     if remove and (gone or empty):
-        connection.execute(delete(withdrawn).where(withdrawn.c.record.in_(gone)))
-        connection.execute(delete(records).where(records.c.id.in_(gone)))
-        connection.execute(delete(workloads).where(workloads.c.key.in_(empty)))
-        used = select(records.c.environment)
-        connection.execute(delete(environments).where(environments.c.digest.not_in(used)))
+        _delete(connection, withdrawn.c.record, gone)
+        _delete(connection, records.c.id, gone)
+        _delete(connection, workloads.c.key, empty)
+        places = select(records.c.environment)
+        connection.execute(delete(environments).where(environments.c.digest.not_in(places)))
         note_change(connection)
-    return Thinned(path, len(slow), len(old), len(empty), count - len(gone))
+    return Thinned(path, len(slow), len(old), len(empty), len(rows) - len(gone))
+
+
+def _delete(connection: Connection, column: Column[str], values: Iterable[str]) -> None:
+    """Remove rows by the values of a column; there may be more than a statement has parameters."""
+    rows = [{"value": one} for one in values]
+    if rows:
+        connection.execute(delete(column.table).where(column == bindparam("value")), rows)
 
 
 def _slow(connection: Connection, keep: int) -> list[str]:
