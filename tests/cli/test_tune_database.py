@@ -49,7 +49,7 @@ def test_stats_say_hit_near_hit_and_miss(tk: Tk, path: Path, tmp_path: Path) -> 
     found = tk("tune", "stats", path, "--json").json["kernels"]
     assert [(one["kind"], one["record"]) for one in found] == [("hit", made.id), ("hit", other.id)]
     assert (found[0]["default_ms"], found[0]["best_ms"], found[0]["gain"]) == (4, 3, 0.25)
-    assert (found[0]["records"], found[1]["records"], found[1]["gain"]) == (2, 1, 0)
+    assert (found[0]["records"], found[1]["records"], found[1]["gain"]) == (2, 1, None)
     (tmp_path / "t.db").unlink()
     tune(path, tmp_path / "t.db", lambda one: replace(one, driver="7", flags="-O9"))
     near = tk("tune", "stats", path, "--json").json["kernels"]
