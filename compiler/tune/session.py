@@ -31,7 +31,7 @@ from compiler.tune.progress import KernelSearch
 from compiler.tune.record import DEFAULT_NOTE, OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tasks import GradientScheduler
+from compiler.tune.search.tasks import TaskScheduler
 
 
 class Callbacks(Protocol):
@@ -67,7 +67,7 @@ class Search:
 
     kernels: Sequence[KernelSearch]
     strategies: Sequence[Strategy]
-    scheduler: GradientScheduler
+    scheduler: TaskScheduler
     measurer: Measurer
     environment: Environment
     database: Database | None

@@ -23,10 +23,10 @@ from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
-from compiler.tune.search.choice import STRATEGIES, make_strategy, model_for
+from compiler.tune.search.choice import STRATEGIES, make_strategy, model_for, scheduler_for
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tasks import GradientScheduler, Task
+from compiler.tune.search.tasks import Task
 from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
 
 _PROFILE_SECONDS = 1.0
@@ -125,7 +125,7 @@ class _Tuner:
         found = Search(
             searches,
             strategies,
-            GradientScheduler([_task(one) for one in searches], request.budget.min_gain),
+            scheduler_for(request.strategy, [_task(one) for one in searches], request.budget.min_gain),
             LibraryMeasurer(target, self._job.settings, self._threads, request.seed),
             self._environment,
             self._database,

@@ -10,6 +10,7 @@ from compiler.tune.search.evolution import Evolution
 from compiler.tune.search.model import CostModel
 from compiler.tune.search.space import Space
 from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
+from compiler.tune.search.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler
 
 STRATEGIES = {
     "evolution": "offspring of the best candidates, as a learned model ranks it",
@@ -54,3 +55,8 @@ def model_for(strategy: str) -> tuple[CostModel | None, tuple[str, ...]]:
     except HostError as error:
         ranked = "candidates are ranked by the analytic costs, not by a learned model"
         return None, (f"{error.what}: {ranked} ({error.hint})",)
+
+
+def scheduler_for(strategy: str, tasks: Sequence[Task], min_gain: float) -> TaskScheduler:
+    """Whose turn it is: by gradients; where records are replayed, the best ones of all kernels come first."""
+    return RoundRobin(tasks, min_gain) if strategy == "replay" else GradientScheduler(tasks, min_gain)

@@ -68,7 +68,9 @@ class Task:
 
 
 class TaskScheduler(Protocol):
-    """Says whose turn it is."""
+    """Says whose turn it is; what was measured is added to its tasks."""
+
+    tasks: Sequence[Task]
 
     def next(self) -> int | None:
         """The number of the task to go on with; None when it is time to end."""

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from compiler.tune.search.choice import scheduler_for
 from compiler.tune.search.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler, latency
 
 
@@ -79,3 +80,9 @@ def test_rounds_without_a_success_keep_the_default() -> None:
     task.add(1.0)
     task.add(1.5)
     assert task.best == [2.0, 1.0, 1.0]
+
+
+def test_which_strategy_takes_turns() -> None:
+    tasks = tasks_of((1, 1.0))
+    assert scheduler_for("evolution", tasks, 0.01) == GradientScheduler(tasks, 0.01)
+    assert scheduler_for("replay", tasks, 0.01) == RoundRobin(tasks, 0.01)
