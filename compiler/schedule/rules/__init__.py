@@ -7,6 +7,7 @@ in the chooser only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from compiler.core.plugins import ScheduleRule
 from compiler.core.target import TargetFacts
@@ -14,6 +15,7 @@ from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.common import inline_injective
+from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads import schedule_threads
 from compiler.schedule.rules.vector import schedule_vectors
 from compiler.schedule.schedule import Observe, Schedule
@@ -41,9 +43,23 @@ def schedule_func(
             schedule.transform_layout(name, index_map)
     if rules and any(_takes(rule, schedule, facts, chooser) for rule in custom):
         return schedule
-    if rules or facts.binds_threads:
-        (schedule_threads if facts.binds_threads else schedule_vectors)(schedule, facts, chooser)
+    if facts.binds_threads:
+        schedule_threads(schedule, facts, chooser)
+    elif rules:
+        schedule_vectors(schedule, _width(layouts, facts, chooser), chooser)
     return schedule
+
+
+_HALF = 256
+"""Bits of the narrower vectors of processors with 512: clocks may be higher, rests are shorter."""
+
+
+def _width(layouts: Mapping[str, Layout], facts: TargetFacts, chooser: Chooser) -> TargetFacts:
+    """The target with vectors as wide as a kernel takes them; blocks of channels are of the widest ones."""
+    if facts.vector_bits != 2 * _HALF or any(layout.lanes for layout in layouts.values()):
+        return facts
+    bits = decide(chooser, "vector.bits", facts.vector_bits, (_HALF,))
+    return replace(facts, vector_bits=bits) if bits != facts.vector_bits else facts
 
 
 TAKE, LEAVE = (1,), (0,)

@@ -127,8 +127,8 @@ def fuse_reductions(
     guess = _team(count, along, lengths, facts, numbered=numbered)
     others = _other_teams(guess, count, along, lengths, facts, numbered=numbered)
     options = [Option(guess.value, 0.0), *(Option(team.value, 1.0) for team in others)]
-    value = chooser.choose(f"{sums[0]}.team", options) if others else guess.value
-    team = _Team(*value, guess.lanes)
+    threads, each = chooser.choose(f"{sums[0]}.team", options) if others else guess.value
+    team = _Team(threads, each, guess.lanes)
     for name in sums:
         _repack(schedule, name)
         if team.rows > 1:
