@@ -112,6 +112,10 @@ bench-sizes *args:
 bench-decoder *args:
     @python benchmarks/decoder.py "$@"
 
+# parts of the peak that the matrix product of docs/schedules.md reaches, step by step
+bench-schedules *args:
+    @python benchmarks/schedules.py "$@"
+
 # latency of devices on the host's cores (OpenCL, SYCL) beside target cpu
 bench-devices *args:
     @python benchmarks/devices.py "$@"

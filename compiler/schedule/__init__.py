@@ -60,9 +60,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.verify.timing import measure as measure
     from compiler.workbench.build import BuiltKernel as BuiltKernel
     from compiler.workbench.build import build as build
+    from compiler.workbench.steps import interpreted as interpreted
     from compiler.workbench.steps import lower as lower
     from compiler.workbench.steps import lower_steps as lower_steps
-    from compiler.workbench.steps import run as run
     from compiler.workbench.steps import source as source
 
 _HOMES = {
@@ -104,7 +104,7 @@ _HOMES = {
     "compiler.targets": ("Target", "get_target"),
     "compiler.verify.timing": ("Percentiles", "difference", "measure"),
     "compiler.workbench.build": ("BuiltKernel", "build"),
-    "compiler.workbench.steps": ("lower", "lower_steps", "run", "source"),
+    "compiler.workbench.steps": ("interpreted", "lower", "lower_steps", "source"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -106,7 +106,7 @@ def unwrapped(results: Mapping[str, Array]) -> Array | tuple[Array, ...]:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def run(program: Program, *arrays: ArrayLike, **by_name: ArrayLike) -> Array | tuple[Array, ...]:
+def interpreted(program: Program, *arrays: ArrayLike, **by_name: ArrayLike) -> Array | tuple[Array, ...]:
     """What a function computes, by the interpreter: slow, and by definition right.
 
     The arrays are those of its inputs, in order or by name; the result is one array or a tuple of them.

@@ -11,7 +11,17 @@ import pytest
 import compiler
 from compiler.core.diagnostics import BadInputError, ExitCode, TkError, UsageError
 from compiler.loops.interp_values import ProgramError
-from compiler.schedule import Builder, Func, Schedule, build, lower, lower_steps, parse_func, run, source
+from compiler.schedule import (
+    Builder,
+    Func,
+    Schedule,
+    build,
+    interpreted,
+    lower,
+    lower_steps,
+    parse_func,
+    source,
+)
 from tests.support.command import tk
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
@@ -38,7 +48,7 @@ def in_layouts() -> Schedule:
 
 @pytest.mark.parametrize("make", [lambda: Schedule(doubled()), in_layouts], ids=["as it is", "in layouts"])
 def test_run_and_build_compute_the_same(make: Callable[[], Schedule]) -> None:
-    for found in (run(make(), X), build(make(), threads=2)(X), build(make())(x=X.tolist())):
+    for found in (interpreted(make(), X), build(make(), threads=2)(X), build(make())(x=X.tolist())):
         y, total = found
         np.testing.assert_array_equal(y, X * 2)
         np.testing.assert_array_equal(total, X.sum(axis=1))
@@ -112,16 +122,16 @@ def bound() -> Schedule:
 @pytest.mark.parametrize(
     ("call", "kind", "what"),
     [
-        (lambda: run(doubled(), X, X), UsageError, "takes 1 array, not 2"),
-        (lambda: run(doubled()), UsageError, "needs its input `x`"),
-        (lambda: run(doubled(), X, x=X), UsageError, "`x` twice"),
-        (lambda: run(doubled(), xs=X), UsageError, "no input `xs`"),
-        (lambda: run(doubled(), X[:2]), UsageError, r"shape \[2, 8\], not \[4, 8\]"),
+        (lambda: interpreted(doubled(), X, X), UsageError, "takes 1 array, not 2"),
+        (lambda: interpreted(doubled()), UsageError, "needs its input `x`"),
+        (lambda: interpreted(doubled(), X, x=X), UsageError, "`x` twice"),
+        (lambda: interpreted(doubled(), xs=X), UsageError, "no input `xs`"),
+        (lambda: interpreted(doubled(), X[:2]), UsageError, r"shape \[2, 8\], not \[4, 8\]"),
         (lambda: build(doubled(), "gpu"), UsageError, "unknown target `gpu`"),
         (lambda: build(doubled(), threads=0), UsageError, "on 0 threads"),
         (lambda: build(bound()), UsageError, "bound to threadIdx.x"),
         (lambda: build(parse_func(SYMBOLIC)), UsageError, "only a run knows"),
-        (lambda: run(parse_func(OUTSIDE), X[0, :4]), BadInputError, "not a valid scheduled"),
+        (lambda: interpreted(parse_func(OUTSIDE), X[0, :4]), BadInputError, "not a valid scheduled"),
         (lambda: parse_func("func f("), BadInputError, "expected|found|end"),
     ],
 )
@@ -141,4 +151,4 @@ func f(x: f32[4]) -> (y: f32[1])
       y[0] = x[v]
 """
     with pytest.raises((ProgramError, BadInputError)):
-        run(parse_func(text), X[0, :4])
+        interpreted(parse_func(text), X[0, :4])
