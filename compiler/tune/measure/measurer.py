@@ -214,7 +214,7 @@ class LibraryMeasurer:
         default = request["default"] | {"form": list(forms).index(request["default"]["form"])}
         heard = _Heard(patience=self.limits.seconds + _PATIENCE)
         seconds = _PATIENCE + len(todo) * (self.limits.seconds + _PATIENCE)
-        ended = self._child(request | {"default": default}, heard, seconds)
+        ended = self._child({**request, "default": default}, heard, seconds)
         checked_by = {one["number"]: list(forms.values())[one["form"]]["by"] for one in todo}
         for number, answer in heard.answers.items():
             found[number] = self._scaled(key, answer, checked_by[number])
