@@ -25,6 +25,7 @@ from compiler.runtime.tensors import Array
 from compiler.tune.measure.buffers import SETS, Loaded, feeds_of
 from compiler.tune.measure.timed import settled, timed
 from compiler.tune.measure.watch import MemoryWatch, adopt_orphans, left_behind
+from compiler.tune.record import OK
 from compiler.verify.compare import compare
 from compiler.verify.tolerance import tolerance_for
 
@@ -103,8 +104,8 @@ def _measure(request: Mapping[str, Any], tell: Tell) -> None:
 
         outcome = _outcome(one, default, forms, request, too_much)
         tell(number=one["number"], **outcome)
-        if outcome["status"] in ("busy", "crash", "device-lost"):
-            break  # what it left would disturb the next ones
+        if outcome["status"] != OK:
+            break  # what it left in memory or on the processors would be the next one's fault
 
 
 def _outcome(
@@ -136,7 +137,7 @@ def _outcome(
         signal.setitimer(signal.ITIMER_REAL, 0)
     if damage := candidate.damage():
         return {"status": "wrong", "message": damage}
-    return {"status": "ok", "message": "", "seconds": seconds, "others": others}
+    return {"status": OK, "message": "", "seconds": seconds, "others": others}
 
 
 def _wrong(candidate: Loaded, form: _Form) -> str:
