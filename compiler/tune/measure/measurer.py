@@ -29,7 +29,7 @@ from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.measure.references import Reference, reference_of, sum_length
+from compiler.tune.measure.references import RightResults, reference_of, sum_length
 from compiler.tune.record import OK, Measured
 from compiler.verify.isolate import python_module
 from compiler.verify.report import Difference
@@ -85,7 +85,7 @@ class LibraryMeasurer:
     limits: TrialLimits = field(default_factory=TrialLimits)
     working_set: int = 32 << 20
     defaults: dict[str, Default] = field(default_factory=dict)
-    references: dict[tuple[str, int], Reference] = field(default_factory=dict)
+    references: dict[tuple[str, int], RightResults] = field(default_factory=dict)
     pace: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
 
@@ -182,7 +182,7 @@ class LibraryMeasurer:
             }
         return forms
 
-    def _reference(self, workload: Workload, form: int, directory: Path) -> Reference:
+    def _reference(self, workload: Workload, form: int, directory: Path) -> RightResults:
         key = (workload.key, form)
         if key in self.references:
             return self.references[key]
@@ -317,7 +317,7 @@ def form_of(candidate: KernelCandidate) -> int:
     return number if 0 <= number < len(candidate.workload.forms) else 0
 
 
-def _size(references: Mapping[tuple[str, int], Reference]) -> int:
+def _size(references: Mapping[tuple[str, int], RightResults]) -> int:
     return sum(len(one.results) for one in references.values())
 
 
