@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.tune.measure.measurer import LibraryMeasurer as LibraryMeasurer
+    from compiler.tune.measure.replay import ReplayMeasurer as ReplayMeasurer
     from compiler.tune.record import Record as Record
     from compiler.tune.report import Budget as Budget
     from compiler.tune.report import TuneReport as TuneReport
@@ -22,7 +24,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
 _HOMES = {
     "Budget": "report",
     "Callbacks": "session",
+    "LibraryMeasurer": "measure.measurer",
     "Record": "record",
+    "ReplayMeasurer": "measure.replay",
     "TuneReport": "report",
     "TuneRequest": "report",
     "TuneState": "report",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.core.cache_space import cache_in_use, make_room
@@ -13,6 +14,7 @@ from compiler.core.settings import usable_processors
 from compiler.core.units import counted
 from compiler.loops.ir import SAMPLES, SYMBOLS
 from compiler.reports import CompileOptions
+from compiler.runtime.manifest import manifest_of
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import no_records
 from compiler.tune.database.store import Database
@@ -30,6 +32,8 @@ from compiler.tune.search.tasks import Task
 from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
 
 _PROFILE_SECONDS = 1.0
+_MOST_WEIGHTS = 64 << 20
+"""Bytes of weights that candidates go through: more than the caches of a core's share hold."""
 _FINAL_SECONDS, _FINAL_SHARE = (0.3, 3.0), 0.02
 """Seconds of each comparison of two libraries at the end, and the share of the search that they are."""
 
@@ -126,7 +130,7 @@ class _Tuner:
             searches,
             strategies,
             scheduler_for(request.strategy, [_task(one) for one in searches], request.budget.min_gain),
-            LibraryMeasurer(target, self._job.settings, self._threads, request.seed),
+            self._measurer(untuned),
             self._environment,
             self._database,
             request.budget,
@@ -151,6 +155,12 @@ class _Tuner:
         for record in known:
             strategy.learn(record, record.measured)
         return strategy
+
+    def _measurer(self, untuned: BuiltLibrary) -> LibraryMeasurer:
+        """What measures candidates, with as many weights between two runs as the network has."""
+        size = min(_MOST_WEIGHTS, int(manifest_of(untuned.path)["constant_bytes"]))
+        made = LibraryMeasurer(self._job.target, self._job.settings, self._threads, self._request.seed)
+        return replace(made, working_set=size)
 
     def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
         """The library without records, and those of its kernels that are to be searched."""

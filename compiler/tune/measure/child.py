@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from compiler.runtime.tensors import Array
 from compiler.tune.measure.buffers import SETS, Loaded, feeds_of
 from compiler.tune.measure.timed import settled, timed
 from compiler.tune.measure.watch import MemoryWatch, adopt_orphans, left_behind
+from compiler.tune.record import OK
 from compiler.verify.compare import compare
 from compiler.verify.tolerance import tolerance_for
 
@@ -56,8 +58,7 @@ def _reference(request: Mapping[str, Any], tell: Tell) -> None:
     else:
         loaded = Loaded.of(request["by"], feeds, threads=request["threads"])
         results = [loaded.results(number) for number in range(SETS)]
-    flat = {f"{number}:{name}": _plain(a) for number, one in enumerate(results) for name, a in one.items()}
-    np.savez(Path(request["results"]), **flat)
+    np.savez(Path(request["results"]), *(_plain(array) for one in results for array in one.values()))
     tell(done=True)
 
 
@@ -74,12 +75,15 @@ class _Form:
         self.feeds = feeds_of(self.func, seed)
         self.tolerance_length = int(one["length"])
         with np.load(one["results"]) as stored:
-            self._stored = {name: stored[name] for name in stored.files}
+            arrays = [stored[name] for name in stored.files]
+        names = [item.name for item in self.func.results]
+        places = [(number, name) for number in range(SETS) for name in names]
+        self._right = dict(zip(places, arrays, strict=True))
 
     def wrong(self, number: int, results: Mapping[str, Array]) -> str:
         """What differs from the right results on one of the inputs; empty where nothing does."""
         for name, array in results.items():
-            wanted = self._stored[f"{number}:{name}"].view(array.dtype).reshape(array.shape)
+            wanted = self._right[number, name].view(array.dtype).reshape(array.shape)
             found = compare(name, array, wanted, tolerance_for(wanted.dtype, self.tolerance_length))
             if not found.passed:
                 return (
@@ -100,8 +104,8 @@ def _measure(request: Mapping[str, Any], tell: Tell) -> None:
 
         outcome = _outcome(one, default, forms, request, too_much)
         tell(number=one["number"], **outcome)
-        if outcome["status"] in ("busy", "crash", "device-lost"):
-            break  # what it left would disturb the next ones
+        if outcome["status"] != OK:
+            break  # what it left in memory or on the processors would be the next one's fault
 
 
 def _outcome(
@@ -133,7 +137,7 @@ def _outcome(
         signal.setitimer(signal.ITIMER_REAL, 0)
     if damage := candidate.damage():
         return {"status": "wrong", "message": damage}
-    return {"status": "ok", "message": "", "seconds": seconds, "others": others}
+    return {"status": OK, "message": "", "seconds": seconds, "others": others}
 
 
 def _wrong(candidate: Loaded, form: _Form) -> str:
@@ -146,7 +150,8 @@ def _wrong(candidate: Loaded, form: _Form) -> str:
 def _settle(request: Mapping[str, Any], tell: Tell) -> None:
     forms = [_Form(one, request["seed"]) for one in request["forms"]]
     loaded = [_loaded(one, forms, request) for one in request["candidates"]]
-    tell(differences=settled(loaded, request["time"]))
+    table = settled(loaded, request["time"])
+    tell(differences=[[asdict(one) for one in row] for row in table])
 
 
 def _loaded(one: Mapping[str, Any], forms: Sequence[_Form], request: Mapping[str, Any]) -> Loaded:

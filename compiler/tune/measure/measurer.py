@@ -29,7 +29,7 @@ from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.measure.references import Reference, reference_of, sum_length
+from compiler.tune.measure.references import RightResults, reference_of, sum_length
 from compiler.tune.record import OK, Measured
 from compiler.verify.isolate import python_module
 from compiler.verify.report import Difference
@@ -58,12 +58,21 @@ class Measurer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The default schedule of a workload: as text, the number of its form, and its library."""
+
+    scheduled: str
+    form: int
+    library: bytes
+
+
 @dataclass(slots=True)
 class LibraryMeasurer:
     """Makes a library of each candidate and runs it on this machine, with its runtime and threads.
 
     working_set: bytes of weights that an inference of the network goes through; as many are read between two
-    runs on the same ones. defaults: libraries of default schedules, by the keys of their workloads;
+    runs on the same ones. defaults: the default schedules by the keys of their workloads;
     references: the right results of their forms. pace: seconds of default schedules when they were first
     measured: what later times are scaled to. noise: for each workload, how far the default schedule's turns
     were apart at most, as a part of their median.
@@ -75,8 +84,8 @@ class LibraryMeasurer:
     seed: int = 0
     limits: TrialLimits = field(default_factory=TrialLimits)
     working_set: int = 32 << 20
-    defaults: dict[str, bytes] = field(default_factory=dict)
-    references: dict[tuple[str, int], Reference] = field(default_factory=dict)
+    defaults: dict[str, Default] = field(default_factory=dict)
+    references: dict[tuple[str, int], RightResults] = field(default_factory=dict)
     pace: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
 
@@ -87,13 +96,29 @@ class LibraryMeasurer:
         with private_directory("tk-trials") as directory:
             found: dict[int, Measured] = {}
             paths = dict(self._built(candidates, directory, found))
-            default = self._default(candidates[0], directory) if paths else {}
-            forms = self._forms([candidates[number] for number in paths], directory)
-            request = self._request("measure", forms) | {"default": default}
-            while left := [number for number in paths if number not in found]:
-                todo = [self._described(number, candidates[number], paths[number], forms) for number in left]
-                self._run(candidates[0].workload.key, request | {"candidates": todo}, forms, found)
+            if paths:
+                self._run_all(candidates, paths, directory, found)
             return [found[number] for number in range(len(candidates))]
+
+    def _run_all(
+        self,
+        candidates: Sequence[KernelCandidate],
+        paths: Mapping[int, Path],
+        directory: Path,
+        found: dict[int, Measured],
+    ) -> None:
+        """Run what was built, in as many processes as it takes."""
+        workload = candidates[0].workload
+        default = self._default(workload, directory)
+        forms = self._forms([candidates[number] for number in paths], directory, [default.form])
+        path = directory / "default.so"
+        write_atomic(path, default.library, durable=False)
+        place = list(forms).index(default.form)
+        described = {"library": str(path), "scheduled": default.scheduled, "form": place}
+        request = self._request("measure", forms) | {"default": described}
+        while left := [number for number in paths if number not in found]:
+            todo = [self._described(number, candidates[number], paths[number], forms) for number in left]
+            self._run(workload.key, {**request, "candidates": todo}, forms, found)
 
     def settle(self, candidates: Sequence[KernelCandidate], seconds: float = 5.0) -> list[list[Difference]]:
         """How each of some candidates of one workload compares with each, in turns: rows in their order.
@@ -125,26 +150,26 @@ class LibraryMeasurer:
             "working_set": self.working_set,
         }
 
-    def _default(self, candidate: KernelCandidate, directory: Path) -> dict[str, Any]:
+    def _default(self, workload: Workload, directory: Path) -> Default:
         """The default schedule of the workload, which says how fast the machine is now."""
-        workload = candidate.workload
-        default = make_candidate(workload, self.target, AnalyticChooser())
-        path = directory / "default.so"
         if workload.key not in self.defaults:
-            link_kernel(default.kernel, self.target, self.settings, path)
-            self.defaults[workload.key] = path.read_bytes()
-        else:
-            write_atomic(path, self.defaults[workload.key], durable=False)
-        return {"library": str(path), "scheduled": print_func(default.scheduled), "form": form_of(default)}
+            made = make_candidate(workload, self.target, AnalyticChooser())
+            path = directory / "default.so"
+            link_kernel(made.kernel, self.target, self.settings, path)
+            self.defaults[workload.key] = Default(
+                print_func(made.scheduled), form_of(made), path.read_bytes()
+            )
+        return self.defaults[workload.key]
 
-    def _forms(self, candidates: Sequence[KernelCandidate], directory: Path) -> dict[int, dict[str, Any]]:
-        """The forms that candidates and the default schedule have, by number, with files of right results."""
+    def _forms(
+        self, candidates: Sequence[KernelCandidate], directory: Path, others: Sequence[int] = ()
+    ) -> dict[int, dict[str, Any]]:
+        """The forms of candidates, and others, by number, with files of right results."""
         if not candidates:
             return {}
         workload = candidates[0].workload
-        default = make_candidate(workload, self.target, AnalyticChooser())
         forms: dict[int, dict[str, Any]] = {}
-        for number in dict.fromkeys(map(form_of, (*candidates, default))):
+        for number in dict.fromkeys((*map(form_of, candidates), *others)):
             reference = self._reference(workload, number, directory)
             func, _ = workload.forms[number][1]
             path = directory / f"form{number}.npz"
@@ -157,7 +182,7 @@ class LibraryMeasurer:
             }
         return forms
 
-    def _reference(self, workload: Workload, form: int, directory: Path) -> Reference:
+    def _reference(self, workload: Workload, form: int, directory: Path) -> RightResults:
         key = (workload.key, form)
         if key in self.references:
             return self.references[key]
@@ -211,10 +236,9 @@ class LibraryMeasurer:
     ) -> None:
         """Run candidates until one ends the process; at least one of them is in `found` afterwards."""
         todo = request["candidates"]
-        default = request["default"] | {"form": list(forms).index(request["default"]["form"])}
         heard = _Heard(patience=self.limits.seconds + _PATIENCE)
         seconds = _PATIENCE + len(todo) * (self.limits.seconds + _PATIENCE)
-        ended = self._child(request | {"default": default}, heard, seconds)
+        ended = self._child(request, heard, seconds)
         checked_by = {one["number"]: list(forms.values())[one["form"]]["by"] for one in todo}
         for number, answer in heard.answers.items():
             found[number] = self._scaled(key, answer, checked_by[number])
@@ -293,7 +317,7 @@ def form_of(candidate: KernelCandidate) -> int:
     return number if 0 <= number < len(candidate.workload.forms) else 0
 
 
-def _size(references: Mapping[tuple[str, int], Reference]) -> int:
+def _size(references: Mapping[tuple[str, int], RightResults]) -> int:
     return sum(len(one.results) for one in references.values())
 
 

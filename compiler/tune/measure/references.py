@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from compiler.core.diagnostics import BuildError, TkError
 from compiler.core.settings import Settings
 from compiler.loops.ir import Func
-from compiler.loops.queries import extent_of
+from compiler.loops.queries import iterations
 from compiler.loops.text import print_func
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.stages.workload import Workload
@@ -32,7 +31,7 @@ Run = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class RightResults:
     """The right results as the bytes of a file, and who computed them."""
 
     by: str
@@ -41,7 +40,7 @@ class Reference:
 
 def reference_of(
     workload: Workload, form: int, target: Target, settings: Settings, directory: Path, seed: int, run: Run
-) -> Reference | None:
+) -> RightResults | None:
     """The right results of one form of a workload; None where no way leads to them."""
     func, _ = workload.forms[form][1]
     path = directory / "reference.npz"
@@ -55,7 +54,7 @@ def reference_of(
             "results": str(path),
         }
         if run(request) and path.exists():
-            return Reference(by, path.read_bytes())
+            return RightResults(by, path.read_bytes())
     return None
 
 
@@ -63,7 +62,7 @@ def _ways(
     workload: Workload, form: int, target: Target, settings: Settings, directory: Path
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     func, _ = workload.forms[form][1]
-    if iterations(func) <= _INTERPRETED:
+    if sum(iterations(block.iters) for block in func.blocks()) <= _INTERPRETED:
         yield "interpreter", None
     path = directory / "reference.so"
     try:
@@ -81,15 +80,10 @@ def _ways(
         pass
 
 
-def iterations(func: Func) -> int:
-    """Iterations of all blocks of a function of known sizes."""
-    return sum(prod(extent_of(item.extent) for item in block.iters) for block in func.blocks())
-
-
 def sum_length(func: Func) -> int:
     """The lengths of all sums of a function together, as a tolerance takes it."""
     total = 0
     for block in func.blocks():
-        reduced = [extent_of(item.extent) for item in block.iters if item.kind == "reduce"]
-        total += prod(reduced) if block.is_reduction else 0
+        if block.is_reduction:
+            total += iterations([item for item in block.iters if item.kind == "reduce"])
     return max(_SHORTEST, total)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import cycle
-from typing import Any
 
 from compiler.runtime.loader import BoundRun
 from compiler.tune.measure.buffers import Loaded
+from compiler.verify.report import Difference
 from compiler.verify.timing import difference, median_interval, percentiles_of_turns
 
 _TURNS = 5
@@ -21,7 +20,7 @@ _SLOW = 1.5
 """How much longer than the default schedule takes what is not measured to the end."""
 _SLOW_TURNS = 2
 _FEWEST_RUNS = 2
-_SETTLING_TURNS = 8
+_FIRST_LOOK = 8
 _SETTLING_SECONDS = 0.02
 
 
@@ -50,26 +49,32 @@ def _is_known(mine: Sequence[float], others: Sequence[float]) -> bool:
     return high - low <= _NARROW * statistics.median(ratios) or len(ratios) >= _MOST_TURNS
 
 
-def settled(loaded: Sequence[Loaded], seconds: float) -> list[list[dict[str, Any]]]:
-    """How each compares with each in turns: a row of differences for each, as `timing.difference` has them.
+def settled(loaded: Sequence[Loaded], seconds: float) -> list[list[Difference]]:
+    """How each compares with each in turns: rows in their order.
 
-    There are turns until every difference is decided, or for `seconds`.
+    There are turns until every difference is decided, or for `seconds`. It is looked at after 8, 16, 32 ...
+    turns, and what is said twice in a row counts: who looks more often finds a difference in the end.
     """
     sets = [cycle(one.bound) for one in loaded]
-    turns: list[list[float]] = [[] for _ in loaded]
+    turns: list[list[list[float]]] = [[] for _ in loaded]
     for runs in sets:
         _turn(runs, _SETTLING_SECONDS)
     end = time.perf_counter() + seconds
+    looks, before = _FIRST_LOOK, ""
     while True:
         for runs, times in zip(sets, turns, strict=True):
             next(runs).run()  # what the one before left in the caches
-            times.append(_turn(runs, _SETTLING_SECONDS))
-        if len(turns[0]) < _SETTLING_TURNS:
+            times.append([_turn(runs, _SETTLING_SECONDS)])
+        is_over = time.perf_counter() > end and len(turns[0]) >= _FIRST_LOOK
+        if len(turns[0]) < looks and not is_over:
             continue
-        found = [percentiles_of_turns([[one] for one in times]) for times in turns]
+        looks *= 2
+        found = [percentiles_of_turns(times) for times in turns]
         table = [[difference(mine, other) for other in found] for mine in found]
-        if time.perf_counter() > end or all(one.verdict != "undecided" for row in table for one in row):
-            return [[asdict(one) for one in row] for row in table]
+        said = " ".join(one.verdict for row in table for one in row)
+        if is_over or (said == before and "undecided" not in said):
+            return table
+        before = said
 
 
 def _turn(sets: Iterator[BoundRun], seconds: float) -> float:
@@ -77,8 +82,14 @@ def _turn(sets: Iterator[BoundRun], seconds: float) -> float:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < _FEWEST_RUNS or time.perf_counter() < end:
-        bound = next(sets)
-        started = time.perf_counter()
-        bound.run()
-        times.append(time.perf_counter() - started)
+        times.append(_seconds(next(sets)))
     return statistics.median(times)
+
+
+def _seconds(bound: BoundRun) -> float:
+    """Of one run; on a device its launches alone: a network does not copy between them."""
+    if bound.context.model.device:
+        return sum(one.nanoseconds for one in bound.profile()) * 1e-9
+    started = time.perf_counter()
+    bound.run()
+    return time.perf_counter() - started

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from compiler.core.settings import load_settings
-from compiler.schedule.chooser import AnalyticChooser, RandomChooser
+from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.targets import get_target
 from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.measure.measurer import LibraryMeasurer, TrialLimits
@@ -53,7 +53,7 @@ def measurer() -> LibraryMeasurer:
 def candidates(count: int, seed: int = 0) -> list[KernelCandidate]:
     """The default schedule of a product, and random ones."""
     workload, source = product(24, 32, 48), random.Random(seed)
-    choosers = [AnalyticChooser(), *(RandomChooser(source) for _ in range(count - 1))]
+    choosers: list[Chooser] = [AnalyticChooser(), *(RandomChooser(source) for _ in range(count - 1))]
     return [make_candidate(workload, TARGET, one) for one in choosers]
 
 
