@@ -33,11 +33,11 @@ from compiler.stages.workload import Workload
 from compiler.targets import Target, get_target
 from compiler.tune.candidate import KernelCandidate, make_candidate
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.model import CostModel
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import RandomSearch, Strategy
-from compiler.tune.search.tree import DecisionTree, Walk
+from compiler.tune.strategies.evolution import Evolution
+from compiler.tune.strategies.model import CostModel
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import RandomSearch, Strategy
+from compiler.tune.strategies.tree import DecisionTree, Walk
 
 CASES = {
     "conv": ("resnet50", [(1, 256, 16, 16), (256, 256, 3, 3)]),

@@ -47,11 +47,6 @@ ChooseForm = Callable[[str, Mapping[str, GroupFunc]], str]
 """Picks one of several forms, given the name of the decision and the function that each form gives."""
 
 
-def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa: ARG001 - a ChooseForm
-    """The form that stands first in the operator's record."""
-    return next(iter(candidates))
-
-
 def group_forms(
     group: Group, constants: Mapping[Value, Array], *, pieces: bool = True
 ) -> dict[str, GroupFunc]:
@@ -76,18 +71,6 @@ def form_decision(group: Group) -> str:
 def chosen_form(group: Group, forms: Mapping[str, GroupFunc], choose: ChooseForm) -> str:
     """The form that `choose` takes, where there is a choice."""
     return next(iter(forms)) if "" in forms else choose(form_decision(group), forms)
-
-
-def group_func(
-    group: Group,
-    constants: Mapping[Value, Array],
-    choose: ChooseForm = default_form,
-    *,
-    pieces: bool = True,
-) -> GroupFunc:
-    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
-    forms = group_forms(group, constants, pieces=pieces)
-    return forms[chosen_form(group, forms, choose)]
 
 
 class GroupForms:

@@ -26,7 +26,7 @@ class Budget:
 class TuneRequest:
     """Tune the kernels of `model`, compiled as `options` say, into `database`.
 
-    options: the tuned library goes to its output. strategy: its name, as `search/choice.py` has
+    options: the tuned library goes to its output. strategy: its name, as `strategies/choice.py` has
     them. kernels: texts of which a kernel's name has to hold one; none for all. threads: that the library is
     tuned for. trust: records of other environments count as measured here.
     """

@@ -1,10 +1,10 @@
 """The search over a network: which kernel next, candidates, measurement, records, and the tuned library.
 
 untuned library     what each kernel takes in the network                 network.py
-until it ends       a kernel by its predicted gain                        search/tasks.py
-                    candidates of it                                      search/
-                    built, checked, timed                                 measure/
-                    kept as records, then told to who watches             database/
+until it ends       a kernel by its predicted gain                        strategies/tasks.py
+candidates of it                                      strategies/
+built, checked, timed                                 measure/
+kept as records, then told to who watches             database/
 tuned library       with each kernel's best, in turns with the untuned    finish.py
 """
 
@@ -30,8 +30,8 @@ from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import DEFAULT_NOTE, OK, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
-from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tasks import TaskScheduler
+from compiler.tune.strategies.strategy import Strategy
+from compiler.tune.strategies.tasks import TaskScheduler
 
 
 class Callbacks(Protocol):
@@ -44,16 +44,6 @@ class Callbacks(Protocol):
     def on_batch(self, state: TuneState) -> None:
         """A batch of candidates was tried."""
         ...
-
-
-class Silent:
-    """Watches nothing."""
-
-    def on_record(self, record: Record) -> None:
-        """See `Callbacks`."""
-
-    def on_batch(self, state: TuneState) -> None:
-        """See `Callbacks`."""
 
 
 @dataclass(slots=True)

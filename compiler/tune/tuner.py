@@ -25,11 +25,11 @@ from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
-from compiler.tune.search.choice import STRATEGIES, make_strategy, model_for, scheduler_for
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tasks import Task
 from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
+from compiler.tune.strategies.choice import STRATEGIES, make_strategy, model_for, scheduler_for
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import Strategy
+from compiler.tune.strategies.tasks import Task
 
 _PROFILE_SECONDS = 1.0
 _MOST_WEIGHTS = 64 << 20

@@ -18,9 +18,9 @@ from compiler.stages.workload import Workload
 from compiler.targets import get_target
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import RandomSearch
+from compiler.tune.strategies.evolution import Evolution
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import RandomSearch
 from tests.support.command import ROOT, tk
 from tests.support.onnx_models import model
 

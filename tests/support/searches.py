@@ -14,9 +14,9 @@ from compiler.stages.workload import Workload
 from compiler.targets import Target, get_target
 from compiler.tune.candidate import KernelCandidate, RejectedError
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import Strategy
-from compiler.tune.search.tree import value_distance
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import Strategy
+from compiler.tune.strategies.tree import value_distance
 from tests.support.works import works_of
 
 

@@ -14,10 +14,11 @@ from compiler.graph.edit import Editor
 from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, TensorType, Value, verify
 from compiler.graph.ops.windows import Windows
-from compiler.graph.to_loops import GroupFunc, group_func
+from compiler.graph.to_loops import GroupFunc
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.stages.layout_costs import TargetLayoutCosts
+from tests.support.group_functions import group_func
 
 Array = np.ndarray[Any, Any]
 Work = tuple[Func, Mapping[str, Layout]]

@@ -10,8 +10,9 @@ from compiler.frontend.onnx import import_proto
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
-from compiler.graph.to_loops import GroupForms, group_func
+from compiler.graph.to_loops import GroupForms
 from compiler.loops.layout import Layout
+from tests.support.group_functions import group_func
 from tests.support.onnx_models import model, single
 from tests.support.op_case import floats
 from tests.support.op_cases_recurrent import layer

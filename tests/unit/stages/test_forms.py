@@ -11,13 +11,14 @@ import pytest
 
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import FORM, GroupFunc, default_form, group_func
+from compiler.graph.to_loops import FORM, GroupFunc
 from compiler.loops.evaluate import evaluate_func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import AnalyticChooser, Option, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.stages.forms import FormChoosers, work_of
 from compiler.targets import get_target
+from tests.support.group_functions import default_form, group_func
 from tests.support.kernels import CompiledKernel, lower_all, pack_inputs, unpack_outputs
 from tests.support.sketch import Sketch, layouts_of
 

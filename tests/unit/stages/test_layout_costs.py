@@ -11,11 +11,11 @@ from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import choose_layouts
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import group_func
 from compiler.loops.layout import Layout, blocked, row_major
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.rules import schedule_func
 from compiler.stages.layout_costs import TargetLayoutCosts
+from tests.support.group_functions import group_func
 from tests.support.sketch import Sketch
 
 LANES = 16

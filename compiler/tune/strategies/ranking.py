@@ -7,7 +7,7 @@ from typing import Protocol
 
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import Measured
-from compiler.tune.search.tree import Walk
+from compiler.tune.strategies.tree import Walk
 
 
 class Ranking(Protocol):

@@ -12,10 +12,10 @@ from compiler.schedule.chooser import AnalyticChooser, Option, RecordingChooser
 from compiler.stages.workload import Workload
 from compiler.targets import get_target
 from compiler.tune.candidate import make_candidate
-from compiler.tune.search.features.decided import decided
-from compiler.tune.search.features.loops import COLUMNS, logarithm, loop_rows
-from compiler.tune.search.features.pooled import NAMES, pooled
-from compiler.tune.search.tree import Offer, Walk
+from compiler.tune.strategies.features.decided import decided
+from compiler.tune.strategies.features.loops import COLUMNS, logarithm, loop_rows
+from compiler.tune.strategies.features.pooled import NAMES, pooled
+from compiler.tune.strategies.tree import Offer, Walk
 from tests.support.searches import narrow
 from tests.support.works import GRAPHS, works_of
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser, ReplayChooser
-from compiler.tune.search.tree import DecisionTree, FirstChooser, Offer, OpenChooser
+from compiler.tune.strategies.tree import DecisionTree, FirstChooser, Offer, OpenChooser
 
 
 def options(*costs: float) -> tuple[Option, ...]:

@@ -13,11 +13,11 @@ from compiler.core.target import TargetFacts
 from compiler.runtime.tensors import Array
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import Measured
-from compiler.tune.search.boosting import Trees, learned, load_trees, require_xgboost, save_trees
-from compiler.tune.search.features.decided import decided
-from compiler.tune.search.features.pooled import FEATURES, NAMES, pooled
-from compiler.tune.search.ranking import AnalyticRanking
-from compiler.tune.search.tree import Walk
+from compiler.tune.strategies.boosting import Trees, learned, load_trees, require_xgboost, save_trees
+from compiler.tune.strategies.features.decided import decided
+from compiler.tune.strategies.features.pooled import FEATURES, NAMES, pooled
+from compiler.tune.strategies.ranking import AnalyticRanking
+from compiler.tune.strategies.tree import Walk
 
 _GROWTH = 1.2
 """Trees are learned again when there is so much more data; from the peers' cost models."""

@@ -41,7 +41,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of
 from compiler.runtime.tensors import Array
-from compiler.tune.search.features.accesses import Slopes, Touched, slopes, touched, traffic
+from compiler.tune.strategies.features.accesses import Slopes, Touched, slopes, touched, traffic
 
 VERSION = 1
 """Raised with every change of what a column means: models learned before are of no use then."""

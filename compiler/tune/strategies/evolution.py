@@ -11,11 +11,11 @@ from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser, R
 from compiler.stages.tuned import Decisions
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.mutate import crossed, mutated
-from compiler.tune.search.ranking import AnalyticRanking, Ranking
-from compiler.tune.search.space import Space, Tried
-from compiler.tune.search.strategy import Sequential
-from compiler.tune.search.tree import OpenChooser, Value, Walk
+from compiler.tune.strategies.mutate import crossed, mutated
+from compiler.tune.strategies.ranking import AnalyticRanking, Ranking
+from compiler.tune.strategies.space import Space, Tried
+from compiler.tune.strategies.strategy import Sequential
+from compiler.tune.strategies.tree import OpenChooser, Value, Walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from compiler.stages.tuned import Decisions
-from compiler.tune.search.tree import Offer, Value, Walk
+from compiler.tune.strategies.tree import Offer, Value, Walk
 
 FORM_RATE = 0.05
 """Share of the mutations that take another form: little of what was decided has a meaning there."""

@@ -10,8 +10,8 @@ from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser, R
 from compiler.stages.tuned import Decisions
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import Measured
-from compiler.tune.search.space import Space, Tried
-from compiler.tune.search.tree import FirstChooser, OpenChooser
+from compiler.tune.strategies.space import Space, Tried
+from compiler.tune.strategies.tree import FirstChooser, OpenChooser
 
 
 class Strategy(Protocol):

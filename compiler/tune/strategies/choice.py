@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from compiler.core.diagnostics import HostError, UsageError, did_you_mean
 from compiler.stages.tuned import Decisions
-from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.model import CostModel
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
-from compiler.tune.search.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler
+from compiler.tune.strategies.evolution import Evolution
+from compiler.tune.strategies.model import CostModel
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
+from compiler.tune.strategies.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler
 
 STRATEGIES = {
     "evolution": "offspring of the best candidates, as a learned model ranks it",

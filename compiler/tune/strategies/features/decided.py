@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.tune.search.features.loops import logarithm
-from compiler.tune.search.tree import Walk
+from compiler.tune.strategies.features.loops import logarithm
+from compiler.tune.strategies.tree import Walk
 
 SURPLUS = "surplus"
 """Column with how much dearer all options taken are than the cheapest ones."""

@@ -11,13 +11,13 @@ from compiler.core.diagnostics import UsageError
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.tuned import Decisions
 from compiler.tune.candidate import make_candidate
-from compiler.tune.search.choice import STRATEGIES as STRATEGY_NAMES
-from compiler.tune.search.choice import make_strategy
-from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.mutate import crossed, mutated
-from compiler.tune.search.space import Space
-from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
-from compiler.tune.search.tree import Walk
+from compiler.tune.strategies.choice import STRATEGIES as STRATEGY_NAMES
+from compiler.tune.strategies.choice import make_strategy
+from compiler.tune.strategies.evolution import Evolution
+from compiler.tune.strategies.mutate import crossed, mutated
+from compiler.tune.strategies.space import Space
+from compiler.tune.strategies.strategy import ExhaustiveSearch, RandomSearch, ReplaySearch, Strategy
+from compiler.tune.strategies.tree import Walk
 from tests.support.searches import hear, narrow, searched, seconds_of, toy_programs, toy_space, workload
 
 Make = Callable[[Space], Strategy]

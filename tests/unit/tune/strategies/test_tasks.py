@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from compiler.tune.search.choice import scheduler_for
-from compiler.tune.search.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler, latency
+from compiler.tune.strategies.choice import scheduler_for
+from compiler.tune.strategies.tasks import GradientScheduler, RoundRobin, Task, TaskScheduler, latency
 
 
 def run(scheduler: TaskScheduler, tasks: list[Task], curves: list[list[float]], rounds: int) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.runtime.tensors import Array
-from compiler.tune.search.features.loops import COLUMNS, VERSION, loop_rows
+from compiler.tune.strategies.features.loops import COLUMNS, VERSION, loop_rows
 
 POOLED = ("sum", "most", "main")
 """Of each column: the sum of all rows, the largest, and that of the row with most arithmetic. Summing the

@@ -13,7 +13,7 @@ from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, RejectedError, make_candidate
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.tree import DecisionTree
+from compiler.tune.strategies.tree import DecisionTree
 
 LIMIT = "limit"
 """The class of what no kernel came of."""

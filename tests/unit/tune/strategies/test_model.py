@@ -15,12 +15,12 @@ import pytest
 from compiler.core.diagnostics import BadInputError, HostError
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.record import OK, Measured
-from compiler.tune.search.boosting import learned, load_trees, save_trees
-from compiler.tune.search.choice import make_strategy, model_for
-from compiler.tune.search.evolution import Evolution
-from compiler.tune.search.model import CostModel, LearnedRanking
-from compiler.tune.search.strategy import ExhaustiveSearch, RandomSearch, Strategy
-from compiler.tune.search.tree import Walk
+from compiler.tune.strategies.boosting import learned, load_trees, save_trees
+from compiler.tune.strategies.choice import make_strategy, model_for
+from compiler.tune.strategies.evolution import Evolution
+from compiler.tune.strategies.model import CostModel, LearnedRanking
+from compiler.tune.strategies.strategy import ExhaustiveSearch, RandomSearch, Strategy
+from compiler.tune.strategies.tree import Walk
 from tests.support.searches import hear, searched, seconds_of, toy_space
 
 pytest.importorskip("xgboost", reason="the model is learned by an extra")
