@@ -123,7 +123,9 @@ class _Tuner:
         untuned, kernels = self._untuned()
         self._progress("timing the untuned library", 0, 0)
         before = self._network.compare([untuned], _PROFILE_SECONDS, self._progress)
-        searches = [kernel_search(one, target, before.ms[one.workload.key][0]) for one in kernels]
+        times = {one.workload.key: before.ms[one.workload.key][0] for one in kernels}
+        kernels.sort(key=lambda one: -times[one.workload.key])  # what counts most has its turn first
+        searches = [kernel_search(one, target, times[one.workload.key]) for one in kernels]
         known = self._recall(searches)
         strategies = [self._strategy(one, records) for one, records in zip(searches, known, strict=True)]
         found = Search(
