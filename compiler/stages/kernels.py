@@ -25,7 +25,7 @@ from compiler.loops.verify import Stage, verify_func, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
 from compiler.render.device import Launch, render_launches
-from compiler.schedule.chooser import Chooser, RecordingChooser
+from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.layout_changes import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
@@ -336,14 +336,21 @@ def make_kernel(number: int, task: KernelTask, job: CompileJob, name: str = "") 
 
 
 def _schedule(
-    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, chooser: Chooser, name: str
+    number: int,
+    func: Func,
+    layouts: Mapping[str, Layout],
+    job: CompileJob,
+    chooser: RecordingChooser,
+    name: str,
 ) -> tuple[Trace, Func]:
+    rules = takes_rules(job, name)
+    facts, custom = job.target.facts, job.target.plugins.rules
+    schedule = schedule_func(func, layouts, facts, chooser, rules=rules, custom=custom)
     if edit := job.edit_of(TRACE, number):
-        schedule = _replayed(func, layouts, edit)
-    else:
-        rules = takes_rules(job, name)
-        facts, custom = job.target.facts, job.target.plugins.rules
-        schedule = schedule_func(func, layouts, facts, chooser, rules=rules, custom=custom)
+        replayed = _replayed(func, layouts, edit)
+        if replayed.trace != schedule.trace:  # nobody decided on it
+            chooser.decisions.clear()
+        schedule = replayed
     if edit := job.edit_of(SCHEDULE, number):
         return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func

@@ -23,12 +23,14 @@ WITH = replace(TINY, intrinsics=frozenset({"cp.async"}))
 
 
 class Takes:
-    """Takes the first tile with so many stages, by asynchronous copies."""
+    """Takes the first tile with so many stages, by asynchronous copies; the cheapest option of all else."""
 
     def __init__(self, stages: int) -> None:
         self.stages = stages
 
-    def choose(self, _name: str, options: Sequence[Option]) -> tuple[int, ...]:
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        if not name.endswith(".tile"):
+            return min(options, key=lambda item: item.cost).value
         return next(item.value for item in options if item.value[5:] == (self.stages, 1))
 
 
