@@ -1,11 +1,14 @@
 """The search over a network: which kernel next, candidates, measurement, records, and the tuned library.
 
-untuned library     what each kernel takes in the network                 network.py
-until it ends       a kernel by its predicted gain                        strategies/tasks.py
-candidates of it                                      strategies/
-built, checked, timed                                 measure/
-kept as records, then told to who watches             database/
-tuned library       with each kernel's best, in turns with the untuned    finish.py
+    untuned library     what each kernel takes in the network                 network.py
+    until it ends       a kernel by its predicted gain                        strategies/tasks.py
+                        candidates of it                                      strategies/
+                        built, checked, timed                                 measure/
+                        kept as records                                       database/
+    tuned library       with each kernel's best, in turns with the untuned    finish.py
+
+Here is the loop in the middle; `tuner.py` makes a report of a request. Who watches hears of records when they
+are kept.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class _Tuner:
             searches,
             strategies,
             scheduler_for(request.strategy, [_task(one) for one in searches], request.budget.min_gain),
-            self._measurer(untuned),
+            self._measurer(untuned, searches),
             self._environment,
             self._database,
             request.budget,
@@ -158,11 +158,15 @@ class _Tuner:
             strategy.learn(record, record.measured)
         return strategy
 
-    def _measurer(self, untuned: BuiltLibrary) -> LibraryMeasurer:
-        """What measures candidates, with as many weights between two runs as the network has."""
+    def _measurer(self, untuned: BuiltLibrary, searches: Sequence[KernelSearch]) -> LibraryMeasurer:
+        """What measures candidates, with as many weights between two runs as the network has.
+
+        Times are scaled to those of default schedules that are known, so that they compare with their records.
+        """
         size = min(_MOST_WEIGHTS, int(manifest_of(untuned.path)["constant_bytes"]))
+        pace = {one.key: one.default_seconds for one in searches if one.default_seconds}
         made = LibraryMeasurer(self._job.target, self._job.settings, self._threads, self._request.seed)
-        return replace(made, working_set=size)
+        return replace(made, working_set=size, pace=pace)
 
     def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
         """The library without records, and those of its kernels that are to be searched."""
