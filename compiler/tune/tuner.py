@@ -161,7 +161,7 @@ class _Tuner:
     def _measurer(self, untuned: BuiltLibrary, searches: Sequence[KernelSearch]) -> LibraryMeasurer:
         """What measures candidates, with as many weights between two runs as the network has.
 
-        Times are scaled to those of default schedules that are known, so that they compare with their records.
+        Times are scaled to the known ones of default schedules, so that they compare with those of records.
         """
         size = min(_MOST_WEIGHTS, int(manifest_of(untuned.path)["constant_bytes"]))
         pace = {one.key: one.default_seconds for one in searches if one.default_seconds}
