@@ -14,7 +14,7 @@ from compiler.tune.record import OK, Measured
 from compiler.tune.strategies.mutate import crossed, mutated
 from compiler.tune.strategies.ranking import AnalyticRanking, Ranking
 from compiler.tune.strategies.space import Space, Tried
-from compiler.tune.strategies.strategy import Sequential
+from compiler.tune.strategies.strategy import FRUITLESS, Sequential
 from compiler.tune.strategies.tree import OpenChooser, Value, Walk
 
 
@@ -114,7 +114,9 @@ class Evolution(Sequential):
         count -= len(found)
         for walk in self._promising(round(self._rates.made * count)):
             self._make(walk.all_decisions, AnalyticChooser(), self._reserve)
-        while len(self._reserve) < count and not self.space.is_exhausted:
+        for _ in range(FRUITLESS * count):
+            if len(self._reserve) >= count or self.space.is_exhausted:
+                break
             self._make({}, RandomChooser(self._source), self._reserve)
         while len(self._reserve) < count and self._later:
             candidate = self.space.revisit(self._later.pop())

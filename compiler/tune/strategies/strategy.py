@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -31,11 +32,18 @@ class Strategy(Protocol):
         ...
 
 
+FRUITLESS = 8
+"""Schedules that are made for each one that is wanted, at most: a space of many decisions may hold few
+kernels, and to go through all of it would take longer than it is worth."""
+
+
 class Sequential:
     """A strategy that makes one candidate after the other: the default schedule, guesses, then its own.
 
-    guesses: decisions to begin with, as those of a near hit.
+    guesses: decisions to begin with, as those of a near hit. patience: as FRUITLESS.
     """
+
+    patience = FRUITLESS
 
     def __init__(self, space: Space, guesses: Sequence[Decisions] = ()) -> None:
         self.space = space
@@ -46,8 +54,8 @@ class Sequential:
     def propose(self, count: int) -> list[KernelCandidate]:
         """See `Strategy`."""
         found = self.begin(count)
-        while len(found) < count and not self.space.is_exhausted:
-            chooser = self.chooser()
+        for _ in range(self.patience * count):
+            chooser = self.chooser() if len(found) < count and not self.space.is_exhausted else None
             if chooser is None:
                 break
             candidate = self.space.make(chooser)
@@ -86,6 +94,8 @@ class RandomSearch(Sequential):
 
 class ExhaustiveSearch(Sequential):
     """Every schedule, in the order in which the rules offer them, depth first."""
+
+    patience = sys.maxsize
 
     def chooser(self) -> Chooser:
         return OpenChooser(self.space.tree, FirstChooser())
