@@ -108,6 +108,10 @@ bench *args:
 bench-sizes *args:
     @python benchmarks/free_sizes.py "$@"
 
+# untuned and tuned libraries beside onnxruntime and OpenVINO: `--minutes 20`, `--networks squeezenet`
+bench-tuning *args:
+    @python benchmarks/tuning.py "$@"
+
 # time per token of decoders that keep keys and values, beside onnxruntime and OpenVINO
 bench-decoder *args:
     @python benchmarks/decoder.py "$@"
