@@ -121,7 +121,8 @@ def test_the_folder_has_a_page_and_logs(folder: Path, found: Any) -> None:
 
 
 def test_a_list_measures_nothing(folder: Path) -> None:
-    done = tk("tune", "model.onnx", "--list", "--db", "none.db", "--json", cwd=folder)
+    words = ("tune", "model.onnx", "--target", "cpu", "--list", "--db", "none.db", "--json")
+    done = tk(*words, cwd=folder)
     assert done.code == 0, done.err
     assert [one["trials"] for one in done.json] == [0, 0]
 
@@ -182,7 +183,8 @@ def _database(folder: Path, name: str = "tuning.db") -> Database:
         (("--strategy", "evolutoin"), 2, "did you mean 'evolution'?"),
         (("--time", "5 parsecs"), 2, "as `30m`, or `none`"),
         (("--kernel", "Softmax"), 2, "no kernel has that in its name"),
-        (("--target", "gpu"), 2, "unknown target"),
+        (("--target", "gpu"), 2, "unknown target `gpu`"),
+        (("--target", "cpu", "--target", "opencl-cpu"), 2, "a search is for one target"),
     ],
 )
 def test_mistakes(folder: Path, options: tuple[str, ...], code: int, said: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 def tune_options(
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--target",
             metavar="NAME",
@@ -47,7 +47,7 @@ def tune_options(
     dims = options.lists("--dim", dim, options.read_dim_range)
     return compiler.CompileOptions(
         output=Path(),
-        target=target,
+        target=_one_target(target or ()),
         arch=arch,
         shapes={name: values[0] for name, values in shapes.items()},
         dims={name: values[0] for name, values in dims.items()},
@@ -57,6 +57,17 @@ def tune_options(
         plugins=tuple(plugin or ()),
         installed_plugins=not no_plugins,
     )
+
+
+def _one_target(targets: Sequence[str]) -> str | None:
+    """The target; raises UsageError for several, as each has kernels and times of its own."""
+    if len(targets) > 1:
+        raise compiler.UsageError(
+            "a search is for one target",
+            where=" ".join(f"--target {one}" for one in targets),
+            hint="tune for one after the other: they may share a database",
+        )
+    return targets[0] if targets else None
 
 
 def tune_budget(
