@@ -28,3 +28,12 @@ Records: TypeAlias = "Callable[[Workload], Tuned]"
 def no_records(workload: Workload) -> Tuned:  # noqa: ARG001 - a Records
     """What is known where nothing was tuned."""
     return Tuned()
+
+
+def changed_decisions(
+    default: Decisions, taken: Decisions
+) -> dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
+    """The decisions in which two schedules differ, as each has them; None where it was not asked."""
+    names = dict.fromkeys((*default, *taken))
+    pairs = {name: (default.get(name), taken.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from compiler.core.diagnostics import CrashError
 from compiler.core.progress import Progress, silent
 from compiler.stages.tuned import Records, Tuned
 from compiler.stages.workload import Workload
@@ -42,9 +43,24 @@ def finish(
 ) -> TunedLibrary:
     """Build the tuned library and keep what gains in it; marks `kept` and `reason` of the searches.
 
-    `seconds` is how long each comparison of two libraries measures. Raises what a compile raises, CrashError
-    where a library crashes.
+    `seconds` is how long each comparison of two libraries measures. A library that crashes with candidates in
+    it is not used. Raises what a compile raises.
     """
+    try:
+        return _finish(network, untuned, searches, seconds, progress)
+    except CrashError as error:
+        warning = f"the tuned library is not used: {error.what} ({error.why})"
+        ids = [one.id for search in searches for one in search.faster]
+        return TunedLibrary(untuned, None, dict.fromkeys(ids, warning), (warning,))
+
+
+def _finish(
+    network: Network,
+    untuned: BuiltLibrary,
+    searches: Sequence[KernelSearch],
+    seconds: float,
+    progress: Progress,
+) -> TunedLibrary:
     chosen = {one.key: one.faster[0] for one in searches if one.faster}
     kept: dict[str, Record] = {}
     withdrawn: dict[str, str] = {}
@@ -78,17 +94,21 @@ def _whole(
     withdrawn: Mapping[str, str],
     seconds: float,
 ) -> TunedLibrary:
-    """The library with what was kept, if it is not slower as a whole and computes the same."""
+    """The library with what was kept, if as a whole it takes less time and computes the same."""
     if not kept:
         return TunedLibrary(untuned, None, withdrawn)
     built, _ = network.build("tuned", records_of(kept))
     compared = network.compare([untuned, built], seconds)
+    for again in range(2, _ROUNDS + 1):
+        if compared.difference is not None and compared.difference.verdict == "undecided":
+            compared = network.compare([untuned, built], again * seconds)
     difference = compared.difference
     warning = ""
     if compared.wrong:
         warning = f"the tuned library is not used: {compared.wrong} from the untuned one's"
-    elif difference is not None and difference.verdict == "slower":
-        warning = "the tuned library is not used: as a whole it is slower than the untuned one"
+    elif difference is not None and difference.ratio >= 1.0:
+        takes = f"{difference.ratio:.3f} of the untuned one's time"
+        warning = f"the tuned library is not used: as a whole it takes {takes}"
     if warning:
         return TunedLibrary(
             untuned, None, {**withdrawn, **{one.id: warning for one in kept.values()}}, (warning,)

@@ -97,7 +97,12 @@ class Network:
         done = run_child(argv, request, timeout=timeout, progress=progress)
         where = str(libraries[-1].path)
         if done.returncode < 0:
-            raise CrashError(f"the library crashed with signal {-done.returncode}", where=where)
+            raise CrashError(
+                f"the library crashed with signal {-done.returncode}",
+                where=where,
+                why="it ran in a process of its own, to be timed",
+                hint="see whether `tk verify` of the untuned library ends well, and report the model",
+            )
         return _compared(answer_in(done, "the measuring process", where))
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from compiler.stages.tuned import Decisions
+from compiler.stages.tuned import changed_decisions
 from compiler.tune.candidate import KernelCandidate
 from compiler.tune.network import NetworkKernel
 from compiler.tune.record import OK, Record
@@ -18,7 +17,7 @@ class KernelSearch:
     """One kernel of the network while its schedule is looked for.
 
     default: its untuned candidate. ms: of all its calls in an inference of the untuned library. records: by
-    the programs that were measured, the first of each. fresh: how many of them are of this run.
+    the programs that were measured, the fastest of each. tried: how many there were, failures too.
     """
 
     kernel: NetworkKernel
@@ -26,13 +25,13 @@ class KernelSearch:
     ms: float
     records: dict[str, Record] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
-    fresh: int = 0
+    tried: int = 0
     kept: bool = False
     reason: str = ""
 
-    def add(self, record: Record, *, fresh: bool) -> None:
+    def add(self, record: Record) -> None:
         """Take what became of a candidate."""
-        self.fresh += fresh
+        self.tried += 1
         if record.measured.status != OK:
             self.failures[record.measured.status] += 1
         known = self.records.get(record.program)
@@ -83,20 +82,10 @@ class KernelSearch:
             share=self.ms / whole if whole else 0.0,
             default_ms=1e3 * self.default_seconds,
             best_ms=1e3 * self.default_seconds * self.ratio,
-            trials=len(self.records) + self.failures.total(),
+            trials=self.tried,
             failures=dict(self.failures),
             kept=self.kept,
             reason=self.reason,
             record=best.id if best is not None and best.program != self.default.program else "",
-            changed=changed(self.default.decisions, best.decisions) if best is not None else {},
+            changed=changed_decisions(self.default.decisions, best.decisions) if best is not None else {},
         )
-
-
-def changed(
-    default: Decisions, best: Decisions
-) -> Mapping[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
-    """The decisions in which two schedules differ; None where one of them did not have to decide."""
-    names: Iterable[str] = dict.fromkeys((*default, *best))
-    return {
-        name: (default.get(name), best.get(name)) for name in names if default.get(name) != best.get(name)
-    }

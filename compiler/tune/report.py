@@ -14,7 +14,7 @@ from compiler.verify.report import Difference
 class Budget:
     """When a search ends: after wall seconds, after measured candidates, or when little is to be gained.
 
-    min_gain: share of the network's latency that the rest of the search is predicted to gain at least.
+    min_gain: share of the network's latency that the next batch of a kernel is predicted to save at least.
     """
 
     seconds: float | None = None

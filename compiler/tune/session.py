@@ -115,7 +115,7 @@ class Search:
         self._keep(search.kernel, records)
         for (candidate, result), record in zip(pairs, records, strict=True):
             strategy.learn(candidate, result)
-            search.add(record, fresh=True)
+            search.add(record)
         self.trials += len(records)
         task = self.scheduler.tasks[number]
         task.add(search.ratio * task.seconds)
@@ -132,7 +132,7 @@ class Search:
         if refused:
             self._keep(search.kernel, refused)
             for record in refused:
-                search.add(record, fresh=True)
+                search.add(record)
             self._tell(refused, "")
 
     def _keep(self, kernel: NetworkKernel, records: Sequence[Record]) -> None:

@@ -197,7 +197,7 @@ class _Tuner:
         known = [known_records(one, database, self._environment, trust=trust) for one in searches]
         for search_of, records in zip(searches, known, strict=True):
             for record in records:
-                search_of.add(record, fresh=False)
+                search_of.add(record)
         return known
 
     def _withdraw(self, finished: TunedLibrary, searches: Sequence[KernelSearch]) -> None:

@@ -67,7 +67,7 @@ def _kernel(
     """What the page says of one kernel."""
     measured = [record for record in records if record.measured.seconds]
     best = min(measured, key=lambda record: record.measured.median, default=None)
-    default = measured[0] if measured else None
+    default = next((record for record in measured if record.is_default), None)
     return {
         "number": number,
         "name": shown_name(one.name),
@@ -93,12 +93,10 @@ class _Drawn(str):
 
 
 def _charts(number: int, measured: Sequence[compiler.TuningRecord]) -> Iterator[str]:
-    """The best time after each candidate, and predicted against measured times, where there are any."""
+    """The time of each candidate, and the best one so far."""
     if len(measured) < 2:
         return
     yield chart_element(_curve(measured), f"curve{number}")
-    if len(predicted := [one for one in measured if "predicted" in one.notes]) > 1:
-        yield chart_element(_predictions(predicted), f"predicted{number}")
 
 
 def _curve(measured: Sequence[compiler.TuningRecord]) -> LineChart:
@@ -106,16 +104,6 @@ def _curve(measured: Sequence[compiler.TuningRecord]) -> LineChart:
     bests = [min(times[: count + 1]) for count in range(len(times))]
     lines = (Line("each candidate", _points(times)), Line("best so far", _points(bests)))
     return LineChart("Time by candidate", "ms", tuple(str(count) for count in range(len(times))), lines)
-
-
-def _predictions(measured: Sequence[compiler.TuningRecord]) -> LineChart:
-    """Measured times in the order of the predicted ones: a rising line where the model ranks well."""
-    ordered = sorted(measured, key=lambda one: float(one.notes["predicted"]))
-    times = [1e3 * one.measured.median for one in ordered]
-    steps = tuple(f"{float(one.notes['predicted']):.3g}" for one in ordered)
-    return LineChart(
-        "Measured, in the order of what was predicted", "ms", steps, (Line("measured", _points(times)),)
-    )
 
 
 def _points(values: Sequence[float]) -> tuple[LinePoint, ...]:

@@ -14,7 +14,7 @@ from compiler.reports import CompileOptions
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import kernel_name
-from compiler.stages.tuned import Decisions
+from compiler.stages.tuned import Decisions, changed_decisions
 from compiler.stages.workload import Workload
 from compiler.targets import get_target
 from compiler.tune.candidate import RejectedError, make_candidate
@@ -161,7 +161,7 @@ def _shown(
         date=record.date,
         environment=environment,
         decisions=record.decisions,
-        changed=None if default is None else _changed(default, record.decisions),
+        changed=None if default is None else changed_decisions(default, record.decisions),
         withdrawn=reasons.get(record.id, ""),
         notes=record.notes,
     )
@@ -174,12 +174,3 @@ def _default_decisions(workload: Workload, environment: Environment) -> Decision
         return make_candidate(workload, target, AnalyticChooser()).decisions
     except (TkError, RejectedError):
         return None
-
-
-def _changed(
-    default: Decisions, taken: Decisions
-) -> dict[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
-    names = dict.fromkeys((*default, *taken))
-    return {
-        name: (default.get(name), taken.get(name)) for name in names if default.get(name) != taken.get(name)
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,51 +13,19 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.compile import compile_options
 from toolchain.commands.place import placeable
 
 if TYPE_CHECKING:
     from toolchain.tuning.live import Watcher
 
+_ELSEWHERE = (
+    "target", "dump", "stop_after", "start_from", "emit", "timings", "record", "without", "limit",
+    "conservative", "trust", "db", "no_db",
+)  # fmt: skip
+"""Of the options of a compile: what a search decides or has no use for."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
-
-
-def tune_options(
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--target",
-            metavar="NAME",
-            help="What to tune for, as `tk targets` lists it, or NAME:ARCH; default: this machine's cores.",
-        ),
-    ] = None,
-    arch: Annotated[
-        str | None, typer.Option("--arch", metavar="NAME", help="As `tk compile` takes it.")
-    ] = None,
-    shape: options.Extents = None,
-    dim: options.DimRange = None,
-    bind: options.Bind = None,
-    tf32: Annotated[
-        bool, typer.Option("--tf32", help="Let matrix units round factors of f32 to tf32.")
-    ] = False,
-    plugin: options.PluginFiles = None,
-    no_plugins: options.NoPlugins = False,
-) -> compiler.CompileOptions:
-    """How the options say that the model is compiled; databases and the output are decided elsewhere."""
-    shapes = options.lists("--shape", shape, options.read_extents)
-    dims = options.lists("--dim", dim, options.read_dim_range)
-    return compiler.CompileOptions(
-        output=Path(),
-        target=_one_target(target or ()),
-        arch=arch,
-        shapes={name: values[0] for name, values in shapes.items()},
-        dims={name: values[0] for name, values in dims.items()},
-        specialisations=options.specialisations(shapes, dims),
-        binds=options.pairs("--bind", bind, options.read_value),
-        tf32=tf32,
-        plugins=tuple(plugin or ()),
-        installed_plugins=not no_plugins,
-    )
 
 
 def _one_target(targets: Sequence[str]) -> str | None:
@@ -88,7 +57,7 @@ def tune_budget(
             metavar="PERCENT",
             min=0.0,
             max=100.0,
-            help="End it when the rest is predicted to save less of the network's time than this.",
+            help="End it when no kernel's next batch is predicted to save so much of the network's time.",
         ),
     ] = 0.05,
 ) -> compiler.Budget:
@@ -107,7 +76,15 @@ def search_command(
         options.Role.RESULT,
     ] = None,
     *,
-    settings: Annotated[compiler.CompileOptions, options.Depends(tune_options)],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="What to tune for, as `tk targets` lists it, or NAME:ARCH; default: this machine's cores.",
+        ),
+    ] = None,
+    settings: Annotated[compiler.CompileOptions, options.Depends(compile_options, without=_ELSEWHERE)],
     budget: Annotated[compiler.Budget, options.Depends(tune_budget)],
     db: Annotated[
         Path | None,
@@ -126,12 +103,6 @@ def search_command(
             "--kernel",
             metavar="TEXT",
             help="Tune only kernels with this in their names, operators and nodes; repeatable.",
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads", metavar="N", min=1, max=4096, help="Threads to tune for; default: all processors."
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the search.")] = 0,
@@ -154,12 +125,14 @@ def search_command(
     options.existing_file(model)
     request = compiler.TuneRequest(
         model=model,
-        options=settings_for(settings, output or Path(model.stem + ".so"), threads),
+        options=replace(
+            settings, output=output or Path(model.stem + ".so"), target=_one_target(target or ())
+        ),
         database=db,
         budget=budget,
         strategy=strategy,
         seed=seed,
-        threads=threads,
+        threads=settings.threads,
         kernels=tuple(kernel or ()),
         trust=trust,
     )
@@ -177,15 +150,6 @@ def search_command(
     from toolchain.tuning.words import tuning_summary
 
     console.data(tuning_summary(found))
-
-
-def settings_for(
-    settings: compiler.CompileOptions, output: Path, threads: int | None
-) -> compiler.CompileOptions:
-    """The options of the library that a search leaves."""
-    from dataclasses import replace
-
-    return replace(settings, output=output, threads=threads)
 
 
 @contextmanager
