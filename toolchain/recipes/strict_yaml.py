@@ -88,6 +88,8 @@ def parse_strict(raw: bytes, name: str) -> YamlNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
+        if "nesting depth" in str(error):  # libyaml's own limit, which it looks ahead for, so before ours
+            raise _too_much(where, "nested too deeply", MOST_DEPTH, "levels") from error
         raise BadInputError("a recipe is not YAML", where=where, why=error.problem or str(error)) from error
     except yaml.YAMLError as error:
         raise BadInputError("a recipe is not YAML", where=f"{name}:1", why=str(error)) from error
