@@ -288,15 +288,26 @@ def existing_file(path: Path) -> Path:
         with path.open("rb"):
             return path
     except OSError as error:
-        raise BadInputError(
-            "cannot read a file", where=str(path), why=error.strerror or str(error), hint="check the path"
-        ) from error
+        why = error.strerror or str(error)
+        raise BadInputError("cannot read a file", where=str(path), why=why, hint=_meant(path)) from error
 
 
 def is_library(path: Path) -> bool:
     """Whether a readable file looks like a compiled library, and not like a model."""
     with path.open("rb") as stream:
         return stream.read(4) == b"\x7fELF"
+
+
+def _meant(path: Path) -> str:
+    """What may have been meant by a file that cannot be read: a network of the zoo, a file beside it."""
+    from toolchain import zoo  # the options of commands that read no file need no table of networks
+
+    if path.name in zoo.networks():
+        return f"`tk zoo make {path.name}` writes the network of that name"
+    beside: list[str] = []
+    with contextlib.suppress(OSError):
+        beside = [one.name for one in path.parent.iterdir() if one.name != path.name]
+    return did_you_mean(path.name, beside) or "check the path"
 
 
 def _what_is_in(folder: Path) -> str:

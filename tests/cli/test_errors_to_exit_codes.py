@@ -47,6 +47,7 @@ Tk = Callable[..., Result]
             "did you mean 'library'?",
         ),
         (("compile", "x.onnx"), 3, "error: cannot read a file", "hint: check the path"),
+        (("compile", "resnet50"), 3, "error: cannot read a file", "hint: `tk zoo make resnet50`"),
         (("compile", "."), 3, "error: expected a file, found a directory", ""),
         (("run", "x.so"), 3, "error: cannot read a file", "hint: check the path"),
         (
@@ -133,6 +134,12 @@ def test_internal_error_asks_for_a_report(
     code, err = run_raising(compiler.InternalError("promise broken"), monkeypatch, capsys)
     assert code == 70
     assert "please report it" in err
+
+
+def test_a_file_of_a_like_name_is_meant(tk: Tk, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    result = tk("compile", str(tmp_path / "modl.onnx"))
+    assert (result.code, result.err.splitlines()[-1]) == (3, "hint: did you mean 'model.onnx'?")
 
 
 def test_out_of_memory_is_the_machines(
