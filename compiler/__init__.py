@@ -9,8 +9,7 @@ What needs numpy, onnx or the passes is imported on first use: `import compiler`
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compiler.core import disk as disk
 from compiler.core.allowance import Allowance as Allowance
@@ -41,6 +40,7 @@ from compiler.core.files import sha256_file as sha256_file
 from compiler.core.files import staging_directory as staging_directory
 from compiler.core.files import stream_atomic as stream_atomic
 from compiler.core.files import write_atomic as write_atomic
+from compiler.core.lazy import lazy_names
 from compiler.core.memory import memory_here as memory_here
 from compiler.core.process import run as run
 from compiler.core.process import stop_all as stop_all
@@ -209,22 +209,5 @@ _HOMES = {
     "compiler.view.make": ("view_compile",),
     "compiler.view.report": ("Profile", "ViewReport", "ViewRequest"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-
-_DOORS = ("schedule",)
-"""Packages with names of their own for programs outside: `compiler.schedule.build`, and the like."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _DOORS:
-        return importlib.import_module(f"compiler.{name}")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF, *_DOORS})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, packages=("schedule", "tune"))

@@ -13,8 +13,9 @@ Each is imported on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from compiler.core.lazy import lazy_names
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.target import TargetFacts as TargetFacts
@@ -106,16 +107,5 @@ _HOMES = {
     "compiler.workbench.build": ("BuiltKernel", "build"),
     "compiler.workbench.steps": ("interpreted", "lower", "lower_steps", "source"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -6,8 +6,9 @@ report = tune.search(Path("model.onnx"), "cpu", tune.Budget(seconds=60), callbac
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from compiler.core.lazy import lazy_names
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.tune.measure.measurer import LibraryMeasurer as LibraryMeasurer
@@ -22,20 +23,12 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.tune.tuner import tune_model as tune_model
 
 _HOMES = {
-    "Budget": "report",
-    "Callbacks": "session",
-    "LibraryMeasurer": "measure.measurer",
-    "Record": "record",
-    "ReplayMeasurer": "measure.replay",
-    "TuneReport": "report",
-    "TuneRequest": "report",
-    "TuneState": "report",
-    "search": "tuner",
-    "tune_model": "tuner",
+    "compiler.tune.measure.measurer": ("LibraryMeasurer",),
+    "compiler.tune.measure.replay": ("ReplayMeasurer",),
+    "compiler.tune.record": ("Record",),
+    "compiler.tune.report": ("Budget", "TuneReport", "TuneRequest", "TuneState"),
+    "compiler.tune.session": ("Callbacks",),
+    "compiler.tune.tuner": ("search", "tune_model"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
