@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from compiler.core.companion import forget_companions, reap_if_killed, reaped
+from compiler.core.companion import forget_companions, reap_if_killed, reaped, stand_by
 from compiler.core.diagnostics import CrashError, LimitError
 from compiler.core.memory import held_bytes
 
@@ -58,6 +58,7 @@ def go_on_within(allowance: Allowance, where: str) -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    stand_by()
     child = os.fork()
     if child == 0:
         _copies.add(os.getpid())

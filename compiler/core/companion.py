@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import secrets
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,13 +24,27 @@ while read -r word group; do
     for one in $running; do [ "$one" = "$group" ] || rest="$rest $one"; done
     running=$rest
     [ "$word" = started ] && running="$running $group"
+    [ "$word" = over ] && set --
 done
 for one in $running; do kill -s KILL -- "-$one"; done
+[ $# = 1 ] || exit 0
+for one in $(grep -lszx -- "$1" /proc/[0-9]*/environ); do
+    one=${one#/proc/}
+    kill -s KILL -- "-${one%/environ}"
+done
 """
-"""For `sh`: keeps the process groups that it is told of, and kills them when there is no more to read."""
+"""For `sh`: keeps the process groups that it is told of, and kills them when there is no more to read.
+
+Those that we were killed before we could tell of have its argument in their environment. A process that we
+start holds our end of its input until it is the program that it becomes, so there is none without.
+"""
+MARK = "TK_STARTED_BY"
+"""Of programs that we start: whose end is theirs, too."""
 _lock = threading.RLock()  # re-entrant: a signal handler may end a program while its own thread holds it
-_reapers: dict[int, Companion | None] = {}
+_reapers: dict[int, _Reaper | None] = {}
 """By our own process id, as a forked process needs one of its own; None where none can be started."""
+_marks: dict[int, str] = {}
+"""What programs that we start have as their MARK, likewise: no process before us had it."""
 
 
 class Companion:
@@ -73,6 +88,28 @@ class Companion:
             self._child.communicate(timeout=_GRACE_SECONDS)
 
 
+class _Reaper(Companion):
+    """Kills the process groups of programs that we started, when we are killed."""
+
+    def __init__(self) -> None:
+        super().__init__(["sh", "-c", _KILL_WHAT_RUNS, "sh", f"{MARK}={_mark()}"])
+
+    def dismiss(self) -> None:
+        """See `Companion`; we could tell of all that we started."""
+        self.tell("over -")
+        super().dismiss()
+
+
+def stand_by() -> str:
+    """Have ready what `reap_if_killed` tells, which takes a while to start.
+
+    Returns the MARK for the environment of a program: one that has it is killed with us before it is told of.
+    """
+    with _lock:
+        _reaper()
+        return _mark()
+
+
 def reap_if_killed(group: int) -> None:
     """Have a process group killed when this process ends without having said `reaped`."""
     _tell(f"started {group}")
@@ -95,15 +132,24 @@ def forget_companions() -> None:
 
 def _tell(line: str) -> None:
     with _lock:
-        own = os.getpid()
-        if own not in _reapers:
-            _reapers[own] = None
-            with contextlib.suppress(HostError):
-                _reapers[own] = made = Companion(["sh", "-c", _KILL_WHAT_RUNS])
-                atexit.register(made.dismiss)
-        reaper = _reapers[own]
+        reaper = _reaper()
         if reaper is not None:
             reaper.tell(line)
+
+
+def _reaper() -> _Reaper | None:
+    """The companion of this process that kills what runs; to be called under the lock."""
+    own = os.getpid()
+    if own not in _reapers:
+        _reapers[own] = None
+        with contextlib.suppress(HostError):
+            _reapers[own] = made = _Reaper()
+            atexit.register(made.dismiss)
+    return _reapers[own]
+
+
+def _mark() -> str:
+    return _marks.setdefault(os.getpid(), secrets.token_hex(16))
 
 
 def cannot_start(argv: Sequence[str], error: OSError) -> HostError:

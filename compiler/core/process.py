@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from compiler.core.companion import cannot_start, reap_if_killed, reaped
+from compiler.core.companion import MARK, cannot_start, reap_if_killed, reaped, stand_by
 from compiler.core.diagnostics import CrashError, HostError, MemoryLimitError
 from compiler.core.files import lack_of_room
 from compiler.core.memory import held_bytes
+from compiler.core.settings import inherited_environment
 
 _GRACE_SECONDS = 0.5
 _CHECK_SECONDS = 0.25
@@ -228,28 +229,29 @@ def start(
 ) -> Child:
     """Start `argv`, for `end` to end it; the streams are file descriptors, or what subprocess takes for them.
 
-    The child leads a session of its own. `prepare` is called in it before it becomes the program. Raises
-    HostError when it cannot be started.
+    The child leads a session of its own, and its environment has a mark of ours. `prepare` is called in it
+    before it becomes the program. Raises HostError when it cannot be started.
     """
+    environment = {**(inherited_environment() if env is None else env), MARK: stand_by()}
     try:
         with _deferred_signals():
             child = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
-                env=None if env is None else dict(env),
+                env=environment,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
                 preexec_fn=prepare,
             )
+            reap_if_killed(child.pid)
             with _lock:
                 _running.add(child)
                 if _stopped.is_set():
                     _kill_group(child)
     except OSError as error:
         raise cannot_start(argv, error) from error
-    reap_if_killed(child.pid)
     return child
 
 

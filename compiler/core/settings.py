@@ -139,6 +139,11 @@ def child_environment(**changes: str) -> dict[str, str]:
     return {"PATH": search_path(), **os.environ, "LC_ALL": "C.UTF-8", **changes}
 
 
+def inherited_environment() -> dict[str, str]:
+    """This process's environment as it is."""
+    return dict(os.environ)
+
+
 def export(changes: Mapping[str, str]) -> None:
     """Set variables of this process, for libraries in it too (os.environ calls putenv) and for children."""
     os.environ.update(changes)
