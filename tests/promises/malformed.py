@@ -24,7 +24,7 @@ from compiler.verify.reference import OnnxRuntime
 from compiler.verify.tolerance import reduction_length, tolerance_for
 from tests.promises.promise import Case, Ended, Promise
 from tests.promises.seeds import SEEDS
-from tests.promises.trial import Attempt, attempt, compile_here
+from tests.promises.trial import Attempt, attempt, compile_here, warm
 
 _SECONDS, _MEMORY = 5.0, 1 << 30
 _BUILD_SECONDS = 120.0  # of the C++ compiler, which counts for no model
@@ -80,15 +80,16 @@ def _cases(drawn: random.Random) -> Iterator[Case]:
     for name in SEEDS:
         data = seed_bytes(name)
         for length in sorted(drawn.sample(range(len(data)), min(len(data), _CUTS))):
-            yield Case(f"{name}, cut at {length}", partial(_try, data[:length]))
+            yield Case(f"{name}, cut at {length}", partial(_try, name, data[:length]))
         for kind, count in kinds.items():
             for number in range(count):
                 broken = damage(kind, data, drawn)
-                yield Case(f"{name}, {kind} {number}", partial(_try, broken))
+                yield Case(f"{name}, {kind} {number}", partial(_try, name, broken))
 
 
-def _try(data: bytes, folder: Path) -> Ended:
+def _try(seed: str, data: bytes, folder: Path) -> Ended:
     """Compile the model to sources, and where that is accepted to a library, which is run."""
+    warm(seed)
     model = folder / "model.onnx"
     model.write_bytes(data)
     ended = attempt(partial(_compiled, model, folder / "out"), seconds=_SECONDS, memory=_MEMORY)

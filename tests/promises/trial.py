@@ -56,7 +56,7 @@ class Attempt:
 
 def attempt(call: Callable[[], Mapping[str, Any] | None], *, seconds: float, memory: int) -> Attempt:
     """Make a call that may end in any way; `memory` counts beside what this process holds."""
-    _warm()
+    warm("network")
     base = _held_bytes()
 
     def answer(tell: Tell) -> Mapping[str, Any]:
@@ -91,11 +91,11 @@ def compile_here(model: Path, output: Path, **options: Any) -> None:
 
 
 @cache
-def _warm() -> None:
-    """Import and find out once, here, what each copy of this process would again."""
+def warm(name: str) -> None:
+    """Import and find out once, here, what each copy of this process would again for models as this seed."""
     with tempfile.TemporaryDirectory(prefix="promise-") as folder:
         model = Path(folder) / "model.onnx"
-        model.write_bytes(SEEDS["network"]().SerializeToString())
+        model.write_bytes(SEEDS[name]().SerializeToString())
         compile_here(model, Path(folder) / "sources", emit="source")
     gc.freeze()
 
