@@ -29,10 +29,13 @@ _LEAVE_OF_LIMIT = 0.9  # so that not every compile has to make room again
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of the cache; `used` is when, in seconds of the clock on the wall."""
+    """One file of the cache; `used` is when, in seconds of the clock on the wall.
+
+    `path` is text: every compile lists all of them, and a Path takes longer than the call of the disk.
+    """
 
     kind: str
-    path: Path
+    path: str
     bytes: int
     used: float
 
@@ -159,23 +162,23 @@ def _open_lock(root: Path) -> int | None:
 
 
 def _entries(root: Path) -> list[Entry]:
-    return [entry for kind in KINDS for entry in _walk(kind, root / kind)]
+    return [entry for kind in KINDS for entry in _walk(kind, str(root / kind))]
 
 
-def _walk(kind: str, directory: Path) -> Iterator[Entry]:
+def _walk(kind: str, directory: str) -> Iterator[Entry]:
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for one in found:
             if one.is_dir(follow_symlinks=False):
-                yield from _walk(kind, Path(one.path))
+                yield from _walk(kind, one.path)
             elif not one.name.startswith("."):
                 with contextlib.suppress(OSError):
                     facts = one.stat(follow_symlinks=False)
-                    yield Entry(kind, Path(one.path), facts.st_size, facts.st_mtime)
+                    yield Entry(kind, one.path, facts.st_size, facts.st_mtime)
 
 
-def _remove(path: Path) -> bool:
+def _remove(path: str) -> bool:
     try:
-        disk.remove(path)
+        disk.remove(Path(path))
     except OSError:
         return False
     return True
