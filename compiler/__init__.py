@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compiler.cluster.address import ClusterAddress as ClusterAddress
+from compiler.cluster.address import TlsFiles as TlsFiles
 from compiler.core import disk as disk
 from compiler.core.allowance import Allowance as Allowance
 from compiler.core.allowance import GoneOn as GoneOn
@@ -71,6 +73,9 @@ from compiler.reports import TensorInfo as TensorInfo
 from compiler.reports import Unsupported as Unsupported
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.cluster.connection import Cluster as Cluster
+    from compiler.cluster.serve import SchedulerPlace as SchedulerPlace
+    from compiler.cluster.serve import serve_scheduler as serve_scheduler
     from compiler.compile import arch_here as arch_here
     from compiler.compile import can_compile as can_compile
     from compiler.compile import compile_model as compile_model
@@ -109,6 +114,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.targets import choose_targets as choose_targets
     from compiler.targets.host_program import build_program as build_program
     from compiler.targets.host_program import linked_library as linked_library
+    from compiler.tune.cluster.workers import WorkerPlan as WorkerPlan
+    from compiler.tune.cluster.workers import run_workers as run_workers
     from compiler.tune.database.exchange import export_tuning as export_tuning
     from compiler.tune.database.exchange import import_tuning as import_tuning
     from compiler.tune.database.exchange import merge_tuning as merge_tuning
@@ -178,6 +185,9 @@ _HOMES = {
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.targets.host_program": ("build_program", "linked_library"),
+    "compiler.cluster.connection": ("Cluster",),
+    "compiler.cluster.serve": ("SchedulerPlace", "serve_scheduler"),
+    "compiler.tune.cluster.workers": ("WorkerPlan", "run_workers"),
     "compiler.tune.database.exchange": ("export_tuning", "import_tuning", "merge_tuning"),
     "compiler.tune.database.report": (
         "Migrated",

@@ -30,7 +30,7 @@ def environment_here(target: Target, settings: Settings, threads: int | None = N
     if target.device is None:
         threads = threads or settings.threads or usable_processors()
         flags = " ".join(target.flags(cxx))
-        return Environment(name, arch, _processor(), "", cxx.description, flags, threads, made_by)
+        return Environment(name, arch, processor_name(), "", cxx.description, flags, threads, made_by)
     compiles, runs = readiness.compiles(target, settings), readiness.runs(settings)
     device, _, driver = runs.reason.partition(", driver ") if runs else ("", "", "")
     flags = "tf32" if target.facts.tf32 else ""
@@ -46,7 +46,7 @@ def differences(wanted: Environment, found: Environment) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(wanted, name) != getattr(found, name))
 
 
-def _processor() -> str:
+def processor_name() -> str:
     """The processor as it calls itself; where it has no name, by the numbers of its maker."""
     try:
         found = host_cpuinfo()

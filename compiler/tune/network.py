@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,42 @@ class Compared:
     wrong: str
 
 
-class Network:
-    """A model whose kernels are tuned; libraries are made in `directory`."""
+Timing = Callable[[Mapping[str, Any], Sequence[Path], Progress], Mapping[str, Any]]
+"""Times libraries as a request says; returns what `_compared` reads. Raises CrashError."""
 
-    def __init__(self, job: CompileJob, directory: Path, *, threads: int | None, seed: int) -> None:
+
+def time_here(request: Mapping[str, Any], libraries: Sequence[Path], progress: Progress) -> Mapping[str, Any]:
+    """Time libraries on this machine, in a process of its own: a `Timing`."""
+    timeout = _PATIENCE + 4 * len(libraries) * request["seconds"]
+    argv = python_module("compiler.tune.network_child")
+    asked = {**request, "libraries": [str(one) for one in libraries]}
+    done = run_child(argv, asked, timeout=timeout, progress=progress)
+    where = str(libraries[-1])
+    if done.returncode < 0:
+        raise CrashError(
+            f"the library crashed with signal {-done.returncode}",
+            where=where,
+            why="it ran in a process of its own, to be timed",
+            hint="see whether `tk verify` of the untuned library ends well, and report the model",
+        )
+    return answer_in(done, "the measuring process", where)
+
+
+class Network:
+    """A model whose kernels are tuned; libraries are made in `directory`, and timed by `timing`."""
+
+    def __init__(
+        self,
+        job: CompileJob,
+        directory: Path,
+        *,
+        threads: int | None,
+        seed: int,
+        timing: Timing = time_here,
+    ) -> None:
         self.job = job
         self._directory = directory
-        self._threads, self._seed = threads, seed
+        self._threads, self._seed, self._timing = threads, seed, timing
         self._reduction = reduction_length(read_model(job.model))
 
     def build(self, name: str, records: Records) -> tuple[BuiltLibrary, Compilation]:
@@ -84,7 +113,6 @@ class Network:
         Raises CrashError where that process crashes or does not end.
         """
         request = {
-            "libraries": [str(one.path) for one in libraries],
             "workloads": [[kernel.workload.key for kernel in one.kernels] for one in libraries],
             "device": self.job.settings.device,
             "threads": self._threads,
@@ -92,18 +120,7 @@ class Network:
             "seconds": seconds,
             "reduction": self._reduction,
         }
-        timeout = _PATIENCE + 4 * len(libraries) * seconds
-        argv = python_module("compiler.tune.network_child")
-        done = run_child(argv, request, timeout=timeout, progress=progress)
-        where = str(libraries[-1].path)
-        if done.returncode < 0:
-            raise CrashError(
-                f"the library crashed with signal {-done.returncode}",
-                where=where,
-                why="it ran in a process of its own, to be timed",
-                hint="see whether `tk verify` of the untuned library ends well, and report the model",
-            )
-        return _compared(answer_in(done, "the measuring process", where))
+        return _compared(self._timing(request, [one.path for one in libraries], progress))
 
 
 def _compared(answer: Mapping[str, Any]) -> Compared:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compiler.cluster.address import ClusterAddress
 from compiler.reports import CompileOptions
 from compiler.verify.report import Difference
 
@@ -28,7 +29,9 @@ class TuneRequest:
 
     options: the tuned library goes to its output. strategy: its name, as `strategies/choice.py` has
     them. kernels: texts of which a kernel's name has to hold one; none for all. threads: that the library is
-    tuned for. trust: records of other environments count as measured here.
+    tuned for. trust: records of other environments count as measured here. workers: candidates that are built
+    at the same time on this machine; None for as many as compilations. cluster: whose workers build and
+    measure in place of this machine, those with the device called device_key; None for its only one.
     """
 
     model: Path
@@ -40,6 +43,9 @@ class TuneRequest:
     threads: int | None = None
     kernels: tuple[str, ...] = ()
     trust: bool = False
+    workers: int | None = None
+    cluster: ClusterAddress | None = None
+    device_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from compiler.core.cache_space import cache_in_use, make_room
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.files import copy_atomic, private_directory
 from compiler.core.progress import Progress, silent
-from compiler.core.settings import usable_processors
 from compiler.core.units import counted
 from compiler.loops.ir import SAMPLES, SYMBOLS
 from compiler.reports import CompileOptions
@@ -18,9 +18,9 @@ from compiler.runtime.manifest import manifest_of
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import no_records
 from compiler.tune.database.store import Database
-from compiler.tune.environment import environment_here
 from compiler.tune.finish import TunedLibrary, finish
-from compiler.tune.measure.measurer import LibraryMeasurer
+from compiler.tune.machine import Machine, local_machine
+from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_of
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
@@ -65,9 +65,10 @@ def tune_model(
     of the target raise.
     """
     job = _job(request, progress)
-    answering = job.target.plugins.answering()
-    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory, answering:
-        report = _Tuner(request, job, directory, watching, progress).run()
+    with _machine(request, job, progress) as machine:
+        answering = machine.job.target.plugins.answering()
+        with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory, answering:
+            report = _Tuner(request, machine, directory, watching, progress).run()
     make_room(job.settings)
     return report
 
@@ -75,8 +76,12 @@ def tune_model(
 def tune_plan(request: TuneRequest, progress: Progress = silent) -> tuple[TunedKernel, ...]:
     """The kernels that a search would go through, with as many trials as are known; nothing is measured."""
     job = _job(request, progress)
-    with cache_in_use(job.settings.cache_dir), private_directory("tk-tune") as directory:
-        return _Tuner(request, job, directory, (), progress).plan()
+    with (
+        _machine(request, job, progress) as machine,
+        cache_in_use(job.settings.cache_dir),
+        private_directory("tk-tune") as directory,
+    ):
+        return _Tuner(request, machine, directory, (), progress).plan()
 
 
 def _job(request: TuneRequest, progress: Progress) -> CompileJob:
@@ -87,7 +92,24 @@ def _job(request: TuneRequest, progress: Progress) -> CompileJob:
             why=f"there are {', '.join(STRATEGIES)}",
             hint=did_you_mean(request.strategy, STRATEGIES),
         )
-    return CompileJob.of(request.model, request.options, progress)
+    if request.cluster is not None:
+        request.cluster.check()
+    job = CompileJob.of(request.model, request.options, progress)
+    workers = request.workers or job.settings.jobs
+    return replace(job, settings=replace(job.settings, jobs=workers))
+
+
+@contextmanager
+def _machine(request: TuneRequest, job: CompileJob, progress: Progress) -> Iterator[Machine]:
+    """Where the request wants candidates measured."""
+    threads = request.threads or job.settings.threads
+    if request.cluster is None:
+        yield local_machine(job, threads)
+        return
+    from compiler.tune.cluster.machine import cluster_machine
+
+    with cluster_machine(request.cluster, request.device_key, job, request.threads, progress) as machine:
+        yield machine
 
 
 class _Tuner:
@@ -96,20 +118,21 @@ class _Tuner:
     def __init__(
         self,
         request: TuneRequest,
-        job: CompileJob,
+        machine: Machine,
         directory: Path,
         watching: Sequence[Callbacks],
         progress: Progress,
     ) -> None:
-        self._request, self._job = request, job
+        self._request, self._machine, self._job = request, machine, machine.job
         self._watching, self._progress = watching, progress
-        on_host = job.target.device is None
-        self._threads = (request.threads or job.settings.threads or usable_processors()) if on_host else None
         self._left = 0  # kernels of free sizes, which are not measured
-        self._network = Network(job, directory, threads=self._threads, seed=request.seed)
+        job = self._job
+        self._network = Network(
+            job, directory, threads=machine.threads, seed=request.seed, timing=machine.timing
+        )
         path = request.database or job.settings.tuning_db
         self._database = None if path is None else Database.open(path)
-        self._environment = environment_here(job.target, job.settings, self._threads)
+        self._environment = machine.environment
         self._model, self._without_model = model_for(request.strategy)
 
     def plan(self) -> tuple[TunedKernel, ...]:
@@ -158,15 +181,14 @@ class _Tuner:
             strategy.learn(record, record.measured)
         return strategy
 
-    def _measurer(self, untuned: BuiltLibrary, searches: Sequence[KernelSearch]) -> LibraryMeasurer:
+    def _measurer(self, untuned: BuiltLibrary, searches: Sequence[KernelSearch]) -> Measurer:
         """What measures candidates, with as many weights between two runs as the network has.
 
         Times are scaled to the known ones of default schedules, so that they compare with those of records.
         """
         size = min(_MOST_WEIGHTS, int(manifest_of(untuned.path)["constant_bytes"]))
         pace = {one.key: one.default_seconds for one in searches if one.default_seconds}
-        made = LibraryMeasurer(self._job.target, self._job.settings, self._threads, self._request.seed)
-        return replace(made, working_set=size, pace=pace)
+        return self._machine.measurer(self._request.seed, size, pace)
 
     def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
         """The library without records, and those of its kernels that are to be searched."""
@@ -219,7 +241,7 @@ class _Tuner:
             library=self._request.options.output,
             target=facts.name,
             arch=facts.arch,
-            threads=self._threads or 0,
+            threads=self._machine.threads or 0,
             kernels=tuple(one.row(found.whole) for one in found.kernels),
             untuned_ms=untuned_ms if compared is None else compared.whole[0],
             tuned_ms=untuned_ms if compared is None else compared.whole[-1],
@@ -229,7 +251,12 @@ class _Tuner:
             measured=found.trials,
             known=known,
             database=None if self._database is None else self._database.path,
-            warnings=(*finished.warnings, *self._open_kernels(), *self._without_model),
+            warnings=(
+                *finished.warnings,
+                *self._open_kernels(),
+                *self._without_model,
+                *self._machine.warnings,
+            ),
         )
 
 

@@ -11,7 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from compiler import HostError, external_files, private_directory, write_atomic
+import compiler
+from compiler import ClusterAddress, HostError, external_files, private_directory, write_atomic
 from toolchain.matrix.attempt import Workshop, begin, make_model
 from toolchain.matrix.keys import Surroundings
 from toolchain.matrix.models import TrialModel
@@ -20,38 +21,20 @@ from toolchain.matrix.trials import Machine, Trial, TrialPlace
 from toolchain.records.record import Record, Subject, Versions
 
 _RESOURCE = "device:"
-_PATIENCE_SECONDS = 20
 
 
 class Cluster:
     """A connection to a scheduler; raises HostError where there is none, or no package `distributed`."""
 
     def __init__(self, address: str) -> None:
-        try:
-            from distributed import Client
-        except ImportError as error:
-            raise HostError(
-                "the package `distributed` is not installed",
-                where=f"--scheduler {address}",
-                hint="pip install 'tk-toolchain[cluster]'",
-            ) from error
-        try:
-            connect: Any = Client
-            self._client = connect(address, timeout=_PATIENCE_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise HostError(
-                "the cluster's scheduler does not answer",
-                where=f"--scheduler {address}",
-                why=str(error),
-                hint="start it with `dask scheduler`, workers with `dask worker --resources device:KEY=1`",
-            ) from error
+        self._cluster = compiler.Cluster(ClusterAddress(address, option="--scheduler"))
 
     @functools.cached_property
     def devices(self) -> Mapping[str, int]:
         """The keys of devices, and how many workers have each."""
         found: dict[str, int] = {}
-        for worker in self._client.scheduler_info(n_workers=-1)["workers"].values():
-            for name in worker.get("resources", {}):
+        for resources in self._cluster.workers().values():
+            for name in resources:
                 if name.startswith(_RESOURCE):
                     key = name.removeprefix(_RESOURCE)
                     found[key] = found.get(key, 0) + 1
@@ -71,10 +54,10 @@ class Cluster:
 
     def close(self) -> None:
         """Leave the cluster; what nobody waits for any more is dropped there."""
-        self._client.close()
+        self._cluster.close()
 
     def _ask(self, key: str, task: Callable[..., str], *arguments: object) -> str:
-        future = self._client.submit(task, *arguments, resources={_RESOURCE + key: 1}, pure=False)
+        future = self._cluster.submit(task, *arguments, resource=_RESOURCE + key)
         try:
             return str(future.result())
         except Exception as error:  # whatever a worker raised arrives here

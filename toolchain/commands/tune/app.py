@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from toolchain.commands.tune import exchange, search, show, stats, upkeep
+from toolchain.commands.tune import cluster, exchange, search, show, stats, upkeep
 from toolchain.commands.tune.group import TuneGroup
 from toolchain.options import spread
 
@@ -26,3 +26,5 @@ app.command("import")(spread(exchange.import_tuned_command))
 app.command("merge")(spread(exchange.merge_tuned_command))
 app.command("prune")(spread(upkeep.prune_tuned_command))
 app.command("migrate")(spread(upkeep.migrate_tuned_command))
+app.command("worker")(spread(cluster.worker_command))
+app.command("scheduler")(spread(cluster.scheduler_command))

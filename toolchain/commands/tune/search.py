@@ -15,6 +15,7 @@ import compiler
 from toolchain import console, options
 from toolchain.commands.compile import compile_options
 from toolchain.commands.place import placeable
+from toolchain.commands.tune.cluster import DeviceKey, tls_files
 
 if TYPE_CHECKING:
     from toolchain.tuning.live import Watcher
@@ -65,6 +66,24 @@ def tune_budget(
     return compiler.Budget(read_duration(time, "--time"), trials, min_gain / 100)
 
 
+def cluster_of(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="URL",
+            help="Build and measure on the workers of this Dask scheduler: tcp://127.0.0.1:8786, or "
+            "tls://HOST:PORT.",
+        ),
+        options.Role.HERE,
+    ] = None,
+    *,
+    tls: Annotated[compiler.TlsFiles, options.Depends(tls_files)],
+) -> compiler.ClusterAddress | None:
+    """The cluster that the options name."""
+    return None if cluster is None else compiler.ClusterAddress(cluster, tls)
+
+
 @placeable
 def search_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file."), options.Role.MODEL],
@@ -105,6 +124,17 @@ def search_command(
             help="Tune only kernels with this in their names, operators and nodes; repeatable.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="Candidates that are built at the same time on this machine; default: TK_JOBS.",
+        ),
+    ] = None,
+    cluster: Annotated[compiler.ClusterAddress | None, options.Depends(cluster_of)],
+    device_key: DeviceKey = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the search.")] = 0,
     trust: options.Trust = False,
     report: Annotated[
@@ -135,6 +165,9 @@ def search_command(
         threads=settings.threads,
         kernels=tuple(kernel or ()),
         trust=trust,
+        workers=workers,
+        cluster=cluster,
+        device_key=device_key,
     )
     if plan:
         _plan(request, as_json=json)

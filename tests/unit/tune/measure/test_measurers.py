@@ -22,9 +22,11 @@ from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.stages.workload import Workload
 from compiler.targets import get_target
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.measure.measurer import LibraryMeasurer, TrialLimits, form_of
+from compiler.tune.measure.built import form_of
+from compiler.tune.measure.measurer import LibraryMeasurer
 from compiler.tune.measure.references import sum_length
 from compiler.tune.measure.replay import ReplayMeasurer
+from compiler.tune.measure.trials import TrialLimits
 from compiler.tune.record import OK, Measured
 from tests.support import command
 from tests.support.onnx_models import model

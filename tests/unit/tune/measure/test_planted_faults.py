@@ -12,7 +12,8 @@ from compiler.core.settings import load_settings
 from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.targets import get_target
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.measure.measurer import LibraryMeasurer, TrialLimits
+from compiler.tune.measure.measurer import LibraryMeasurer
+from compiler.tune.measure.trials import TrialLimits
 from compiler.tune.record import OK, Measured
 from tests.support.tuned import product
 

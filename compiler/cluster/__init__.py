@@ -1,0 +1,1 @@
+"""A Dask cluster (`distributed`): its address and encryption, a connection, its scheduler and workers."""

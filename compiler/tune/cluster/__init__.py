@@ -1,0 +1,1 @@
+"""Candidates built and measured by workers of a cluster: the tuner's side, and theirs."""

@@ -1,0 +1,28 @@
+"""The target as the device's machine has it, in words by which others make the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from compiler.core.target import Cache
+from compiler.stages.plugins import load_plugins
+from compiler.targets import Target, get_target
+
+_CACHES = ("l1", "l2", "l3")
+
+
+def described_target(target: Target, *, plugins: bool) -> dict[str, Any]:
+    """A target in words that mean the same on every machine; plugins: whether those of packages take part."""
+    facts = target.facts
+    caches = {name: asdict(getattr(facts, name)) for name in _CACHES}
+    return {"text": target.text, "tf32": facts.tf32, "plugins": plugins, "caches": caches}
+
+
+def target_from(described: Mapping[str, Any]) -> Target:
+    """The target that was described; raises UsageError for one that this tk does not know."""
+    target = get_target(described["text"], tf32=described["tf32"])
+    caches = {name: Cache(**fields) for name, fields in described["caches"].items()}
+    plugins = load_plugins((), installed=described["plugins"])
+    return replace(target, facts=replace(target.facts, **caches), plugins=plugins)
