@@ -39,9 +39,11 @@ class Cluster:
     def workers(self) -> dict[str, Mapping[str, float]]:
         """Addresses of workers, with the resources of each; raises HostError without a scheduler."""
         try:
-            found = self._client.scheduler_info(n_workers=-1)["workers"]
+            found = self._client.scheduler_info(n_workers=-1).get("workers")
         except (OSError, TimeoutError, ValueError) as error:
             raise self.lost(str(error)) from error
+        if found is None or self._client.status != "running":  # it looks for the scheduler, in vain or not
+            raise self.lost()
         return {str(address): dict(one.get("resources", {})) for address, one in found.items()}
 
     def submit(
