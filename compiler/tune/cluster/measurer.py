@@ -9,7 +9,7 @@ more is recorded as `device-lost`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -86,20 +86,18 @@ class ClusterMeasurer:
         """Build and measure what is left; what a loss prevents is not in `found` afterwards."""
         builders, measurers = self.roster.wait(BUILD), self.roster.wait(self._resource)
         workload = candidates[0].workload
-        built = {number: self._build(candidates[number], builders) for number in left}
+        parts = _parts(left, suspects, len(measurers))
+        built = {number: self._build(candidates[number], builders) for part in parts for number in part}
         measuring: list[Future] = []
         try:
             default = self._default(workload, builders)
             self._built(built, builders, found)
-            ready = [number for number in left if number not in found]
-            parts = list(_parts(ready, suspects, len(measurers)))
-            for place, part in enumerate(parts):
-                worker = measurers[place % len(measurers)]
+            parts = [[number for number in part if number not in found] for part in parts]
+            for part, worker in zip(parts, measurers, strict=False):
                 request = self._request("measure", workload) | self._trial(workload)
                 pieces = [built[number] for number in part]
                 measuring.append(self._submit(request, (default, *pieces), self._resource, [worker]))
-            for place, (part, future) in enumerate(zip(parts, measuring, strict=True)):
-                worker = measurers[place % len(measurers)]
+            for part, worker, future in zip(parts, measurers, measuring, strict=False):
                 self._part(workload, part, future, (worker, builders), suspects, found)
         except LostError:
             return
@@ -219,10 +217,12 @@ def answered(roster: Roster, future: Future) -> dict[str, Any]:
         raise LostError from error
 
 
-def _parts(numbers: Sequence[int], suspects: set[int], count: int) -> Iterator[list[int]]:
-    """Candidates that are measured together: suspects by themselves, others in as many parts as workers."""
-    yield from ([number] for number in numbers if number in suspects)
+def _parts(numbers: Sequence[int], suspects: set[int], count: int) -> list[list[int]]:
+    """Candidates that are measured together, at most so many parts: one for each worker.
+
+    Suspects by themselves: what else a worker has to do would be lost with it. The others first, shared out.
+    """
     others = [number for number in numbers if number not in suspects]
-    for place in range(count):
-        if part := others[place::count]:
-            yield part
+    if not others:
+        return [[number] for number in numbers[:count]]
+    return [part for place in range(count) if (part := others[place::count])]
