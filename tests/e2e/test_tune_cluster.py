@@ -1,4 +1,4 @@
-"""A search on a cluster of this machine, with times replayed, comes to what it comes to alone; so do two at once."""
+"""A search on a cluster comes to what it comes to alone, with times replayed; and two on one database."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_command_on_a_cluster_leaves_the_library(folder: Path) -> None:
         done = tk(*words, "--time", "5m", "--db", "t.db", "--json", cwd=folder)
     assert done.code == 0, done.err
     assert (done.json["measured"], done.json["ended"]) == (14, "trials")
-    assert tk("verify", "m.so", "m.onnx", cwd=folder).code == 0
+    assert tk("verify", "m.so", "--model", "m.onnx", cwd=folder).code == 0
     found = Database.read(folder / "t.db")
     records = [one for workload in found.workloads() for one in found.tried(workload.key)]
     assert {one.environment.device for one in records} == {environment_device()}

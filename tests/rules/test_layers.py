@@ -14,6 +14,7 @@ from tests.support.sources import ROOT, Source, python_sources, violations
 # package of compiler/ -> packages it may import besides itself
 LAYERS: dict[str, set[str]] = {
     "core": set(),
+    "cluster": {"core"},
     "loops": {"core"},
     "runtime": {"core"},
     "graph": {"core", "loops"},
@@ -72,7 +73,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "pydantic": {"compiler.tune", "toolchain.recipes", "toolchain.site_schema", "toolchain.images",
                  "toolchain.devices", "toolchain.provision", "toolchain.records", "toolchain.matrix"},
     "sqlalchemy": {"compiler.tune"},
-    "distributed": {"toolchain.matrix"},
+    "dask": {"compiler.cluster"},
+    "distributed": {"compiler.cluster"},
     "xgboost": {"compiler.tune"},
     "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},

@@ -1,4 +1,4 @@
-"""A worker whose measurements were made before: `python -m tests.support.replaying_worker ADDRESS RESOURCE FILE`.
+"""A worker whose measurements were made before, as a program with the words ADDRESS RESOURCE FILE.
 
 FILE has lines of workload, program and seconds; what is not there is a defect of the test.
 """
