@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from operator import attrgetter, is_
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T", bound="IRNode")
@@ -13,12 +14,14 @@ T = TypeVar("T", bound="IRNode")
 class IRNode:
     """One immutable tree node; subclasses are made with :func:`node`.
 
-    Equality is structural. The hash is computed once per object, so comparing and
-    memoising large trees is cheap. Field values are nodes, plain hashable values, or tuples of them.
+    Equality is structural. The hash and the children are found once per object, so comparing, memoising and
+    walking large trees is cheap. Field values are nodes, plain hashable values, or tuples of them.
     """
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_children", "_hash")
     FIELDS: ClassVar[tuple[str, ...]] = ()
+    VALUES: ClassVar[Callable[[Any], object]] = attrgetter("FIELDS")
+    """The values of the fields: a tuple, or the value itself where there is one field."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """The fields that can hold nodes, by their annotations."""
     BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -34,12 +37,13 @@ class IRNode:
     BINDS: ClassVar[tuple[str, ...]] = ()
     """The fields that are variables or buffers which exist inside the node, or hold what binds them."""
     _hash: int
+    _children: tuple[IRNode, ...]
 
     def __hash__(self) -> int:
         try:
             return self._hash
         except AttributeError:
-            value = hash((type(self).__name__, *(getattr(self, name) for name in self.FIELDS)))
+            value = hash((type(self).__name__, type(self).VALUES(self)))
             object.__setattr__(self, "_hash", value)
             return value
 
@@ -48,7 +52,8 @@ class IRNode:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
+        values = type(self).VALUES
+        return bool(values(self) == values(other))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
@@ -63,16 +68,15 @@ class IRNode:
             if current.CHILD_FIELDS:
                 stack += reversed(current.children())
 
-    def children(self) -> list[IRNode]:
+    def children(self) -> tuple[IRNode, ...]:
         """The nodes directly below this one, in field order."""
-        found: list[IRNode] = []
-        for name in self.CHILD_FIELDS:
-            value = getattr(self, name)
-            if isinstance(value, IRNode):
-                found.append(value)
-            elif value.__class__ is tuple:
-                _collect(value, found)
-        return found
+        try:
+            return self._children
+        except AttributeError:
+            found: list[IRNode] = []
+            _collect(tuple([getattr(self, name) for name in self.CHILD_FIELDS]), found)
+            object.__setattr__(self, "_children", tuple(found))
+            return self._children
 
     def map_children(self, fn: Callable[[IRNode], Any]) -> Self:
         """Apply `fn` to each child; the same object comes back when nothing changed."""
@@ -86,7 +90,12 @@ class IRNode:
         changes: dict[str, Any] = {}
         for name in fields:
             old = getattr(self, name)
-            new = _map_value(old, fn)
+            if isinstance(old, IRNode):
+                new = fn(old)
+            elif old.__class__ is tuple and old:
+                new = _map_values(old, fn)
+            else:
+                continue
             if new is not old:
                 changes[name] = new
         return self.replace(**changes) if changes else self
@@ -100,15 +109,17 @@ def _collect(values: tuple[Any, ...], found: list[IRNode]) -> None:
             _collect(item, found)
 
 
-def _map_value(value: Any, fn: Callable[[IRNode], Any]) -> Any:
-    if isinstance(value, IRNode):
-        return fn(value)
-    if value.__class__ is tuple and value:
-        new = tuple([_map_value(item, fn) for item in value])
-        for before, after in zip(value, new, strict=True):
-            if before is not after:
-                return new
-    return value
+def _map_values(values: tuple[Any, ...], fn: Callable[[IRNode], Any]) -> tuple[Any, ...]:
+    """Each node in (tuples in) a tuple mapped; the same tuple where nothing changed."""
+    new = tuple(
+        [
+            fn(item)
+            if isinstance(item, IRNode)
+            else (_map_values(item, fn) if item.__class__ is tuple else item)
+            for item in values
+        ]
+    )
+    return values if all(map(is_, values, new)) else new
 
 
 _PLAIN = re.compile(
@@ -128,6 +139,7 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]  # decorated above
     made.FIELDS = tuple(field.name for field in fields)
+    made.VALUES = attrgetter(*made.FIELDS) if made.FIELDS else attrgetter("FIELDS")
     holding = {field.name: str(field.type) for field in fields if not _PLAIN.fullmatch(str(field.type))}
     made.CHILD_FIELDS = tuple(holding)
     made.BODY_FIELDS = tuple(name for name, kind in holding.items() if "Stmt" in kind)

@@ -10,6 +10,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
 from compiler.loops.text import print_func
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.primitives.algebra import FactorOut
 from compiler.schedule.primitives.base import Made, Primitive, Value
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
@@ -67,7 +68,8 @@ class Schedule:
 
     `func` is the program now, `trace` what was done to `origin`; as text a schedule is its program. `source`
     is where sampling steps draw from; without one they need a decision. `observe` hears each instruction when
-    it is applied, whether it is kept or not.
+    it is applied, whether it is kept or not. `known` are steps that other schedules took, which are not taken
+    again.
     """
 
     split = method(Split)
@@ -107,12 +109,17 @@ class Schedule:
     compute_root = method(ComputeRoot)
 
     def __init__(
-        self, func: Func, source: random.Random | None = None, observe: Observe | None = None
+        self,
+        func: Func,
+        source: random.Random | None = None,
+        observe: Observe | None = None,
+        known: KnownSteps | None = None,
     ) -> None:
         self.func = self.origin = func
         self.trace = Trace()
         self._source = source
         self._observe = observe
+        self._known = known
         self._program: Program | None = None
 
     def __str__(self) -> str:
@@ -122,13 +129,18 @@ class Schedule:
         """Apply any primitive; the program is unchanged when it refuses with a ScheduleError."""
         if isinstance(primitive, Sampling) and primitive.decision is None and self._source is not None:
             primitive = primitive.sampled(self.program, self._source)
-        func, made = primitive.apply(self.program)
+        program: Program | None = None
+        if self._known is not None and not isinstance(primitive, Sampling):
+            program, made = self._known.apply(primitive, self.program)
+            func = program.func
+        else:
+            func, made = primitive.apply(self.program)
         instruction = record(primitive, made)
         self.trace = self.trace.then(instruction)
         if self._observe is not None:
             self._observe(instruction)
         if func is not self.func:
-            self.func, self._program = func, None
+            self.func, self._program = func, program
         return self._referable(made) if isinstance(primitive, Sampling) else made
 
     def _referable(self, made: Any) -> Any:
@@ -140,7 +152,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """An independent schedule that starts from what this one did."""
-        other = Schedule(self.func, self._source, self._observe)
+        other = Schedule(self.func, self._source, self._observe, self._known)
         other.origin, other.trace, other._program = self.origin, self.trace, self._program
         return other
 

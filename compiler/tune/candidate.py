@@ -15,6 +15,7 @@ from compiler.loops.text import print_func
 from compiler.lower import lowering
 from compiler.render.device import Launch
 from compiler.schedule.chooser import Chooser, Option, RecordingChooser
+from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.estimate import seconds
 from compiler.schedule.trace import Trace
@@ -79,15 +80,22 @@ class RejectedError(Exception):
         self.decisions, self.error = decisions, error
 
 
-def make_candidate(workload: Workload, target: Target, chooser: Chooser) -> KernelCandidate:
-    """Make the kernel that `chooser` wants; raises RejectedError where its decisions lead to none."""
+def make_candidate(
+    workload: Workload, target: Target, chooser: Chooser, known: KnownSteps | None = None
+) -> KernelCandidate:
+    """Make the kernel that `chooser` wants; raises RejectedError where its decisions lead to none.
+
+    known: steps of other candidates, which are not taken again.
+    """
     recording = RecordingChooser(chooser)
     facts = target.facts
     if len(workload.forms) > 1:
         recording.choose(workload.decision, form_options(workload, facts))
     func, layouts = workload.work(recording.decisions)
     try:
-        schedule = schedule_func(func, dict(layouts), facts, recording, custom=target.plugins.rules)
+        schedule = schedule_func(
+            func, dict(layouts), facts, recording, custom=target.plugins.rules, known=known
+        )
         lowered = run_passes(lowering(facts, custom=target.plugins.passes), schedule.func)
         printed = print_kernel(0, lowered, target)
     except TkError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from compiler.core.cache_space import cache_in_use, make_room
@@ -15,8 +16,10 @@ from compiler.core.units import counted
 from compiler.loops.ir import SAMPLES, SYMBOLS
 from compiler.reports import CompileOptions
 from compiler.runtime.manifest import manifest_of
+from compiler.schedule.known_steps import KnownSteps
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import no_records
+from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
 from compiler.tune.finish import TunedLibrary, finish
 from compiler.tune.machine import Machine, local_machine
@@ -134,6 +137,7 @@ class _Tuner:
         self._database = None if path is None else Database.open(path)
         self._environment = machine.environment
         self._model, self._without_model = model_for(request.strategy)
+        self._known_steps = KnownSteps()
 
     def plan(self) -> tuple[TunedKernel, ...]:
         _, kernels = self._untuned()
@@ -174,7 +178,7 @@ class _Tuner:
     def _strategy(self, search_of: KernelSearch, known: Sequence[Record]) -> Strategy:
         """What proposes candidates of a kernel, and does not propose again what was measured before."""
         workload, database = search_of.kernel.workload, self._database
-        space = Space(workload, self._job.target)
+        space = Space(workload, self._job.target, partial(make_candidate, known=self._known_steps))
         guesses = first_guesses(workload, database) if database is not None else []
         strategy = make_strategy(self._request.strategy, space, self._request.seed, guesses, self._model)
         for record in known:

@@ -14,6 +14,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads import schedule_threads
@@ -30,13 +31,15 @@ def schedule_func(
     rules: bool = True,
     observe: Observe | None = None,
     custom: Sequence[ScheduleRule] = (),
+    known: KnownSteps | None = None,
 ) -> Schedule:
     """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major.
 
     Without `rules` the loops of a processor stay as they are; those of threads need theirs. `observe` is told
     of each step from within the rule that takes it. `custom` rules, of plugins, are asked before all others.
+    `known` has steps that other schedules took.
     """
-    schedule = Schedule(func, observe=observe)
+    schedule = Schedule(func, observe=observe, known=known)
     inline_injective(schedule, repeat=facts.binds_threads)
     for name, layout in layouts.items():
         for index_map in layout.maps:
