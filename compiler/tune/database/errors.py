@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from compiler.core.diagnostics import BadInputError, HostError, TkError
@@ -20,7 +21,7 @@ def says(error: Exception, *words: str) -> bool:
 def in_words(error: Exception, path: Path) -> TkError:
     """The error for one of sqlite or of SQLAlchemy about a database."""
     why, where = str(getattr(error, "orig", error)), str(path)
-    if says(error, "is full"):
+    if says(error, "is full") or (says(error, "disk i/o") and _is_full(path)):
         return HostError(
             "the disk is full: nothing was added to the tuning database",
             where=where,
@@ -43,6 +44,17 @@ def in_words(error: Exception, path: Path) -> TkError:
     if says(error, "no such table"):
         return BadInputError("this is no tuning database", where=where, why=why, hint="name another file")
     return damaged(path, why)
+
+
+_INDEX_BYTES = 64 << 10
+"""Of the file with which sqlite's log is shared: where it does not fit, sqlite speaks of an I/O error."""
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _INDEX_BYTES
+    except OSError:
+        return False
 
 
 def damaged(path: Path, why: str) -> BadInputError:
