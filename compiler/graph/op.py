@@ -201,6 +201,8 @@ class Form:
 
     build: Build
     applies: Condition = everywhere
+    wants_blocks: bool = False
+    """It pays where operands and results are in whole blocks of channels, and the default form does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

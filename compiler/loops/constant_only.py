@@ -30,19 +30,29 @@ def part_constants(func: Func) -> Parted | None:
     None where such a block reads what is not constant, as a convolution with computed weights does.
     """
     parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
-    fixed = [item for item in parts if is_constant_only(_block(item))]
+    marks = [is_constant_only(_block(item)) for item in parts]
+    fixed = [item for item, mark in zip(parts, marks, strict=True) if mark]
     inputs = {item for item in func.params if item.scope != CONSTANT}
     if any(not inputs.isdisjoint(buffers_read(item)) for item in fixed):
         return None
     if not fixed:
         return Parted(func, ())
-    rest = [item for item in parts if item not in fixed]
+    rest = [item for item, mark in zip(parts, marks, strict=True) if not mark]
     written = {buffer for item in fixed for buffer in buffers_written(item)}
-    needed = [
-        buffer for buffer in func.allocs if buffer in written and any(buffer in buffers_read(i) for i in rest)
-    ]
+    used = {buffer for item in rest for buffer in buffers_read(item)}
+    needed = [buffer for buffer in func.allocs if buffer in written and buffer in used]
     makers = tuple(_maker(func, buffer, fixed) for buffer in needed)
-    return Parted(_remaining(func, rest, written, needed), makers)
+    constants = {item: item.replace(scope=CONSTANT) for item in needed}
+    remaining = func.replace(
+        params=(
+            *(item for item in func.inputs if item.scope != CONSTANT or item in used),
+            *constants.values(),
+            *func.results,
+        ),
+        allocs=tuple(item for item in func.allocs if item not in written),
+        body=replace_buffers(seq(*rest), constants),
+    )
+    return Parted(remaining, makers)
 
 
 def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
@@ -61,17 +71,6 @@ def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
         names = ", ".join(sorted(item.name for item in unknown))
         raise InternalError("a constant-only block reads what is not constant", where=names)
     return Func(result.name, (*inputs, result), seq(*chosen), allocs)
-
-
-def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: Sequence[Buffer]) -> Func:
-    used = {buffer for item in rest for buffer in buffers_read(item)}
-    inputs = [item for item in func.inputs if item.scope != CONSTANT or item in used]
-    constants = {item: item.replace(scope=CONSTANT) for item in needed}
-    return func.replace(
-        params=(*inputs, *constants.values(), *func.results),
-        allocs=tuple(item for item in func.allocs if item not in written),
-        body=replace_buffers(seq(*rest), constants),
-    )
 
 
 def _block(nest: Stmt) -> Block:

@@ -145,7 +145,8 @@ class TargetLayoutCosts:
             return products * self.cycles.slow / self.facts.hertz
         arithmetic = 2 * products / self.facts.peak_flops
         if source.lanes and result.lanes and not source.group and not result.group:
-            arithmetic *= self.cycles.whole_blocks if len(anchor.op.forms_for(anchor.info)) > 1 else 1.0
+            wanted = any(form.wants_blocks for form in anchor.op.forms_for(anchor.info).values())
+            arithmetic *= self.cycles.whole_blocks if wanted else 1.0
         inner, outer = (
             kind.shape[1] // _groups(anchor) for kind in (anchor.inputs[0].type, anchor.output.type)
         )

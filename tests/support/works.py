@@ -7,6 +7,7 @@ from collections.abc import Callable
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.graph.ops.norm import emit_standardized
+from compiler.graph.ops.windows import Windows
 from tests.support.sketch import Sketch, Work, works
 
 Make = Callable[[Sketch], Value]
@@ -173,6 +174,18 @@ def window(size: int, channels: int, beta: float = 0.75) -> Make:
     return deep(lambda s, x: s.emit("LRN", x, size=size, alpha=0.5, beta=beta, bias=2.0), channels, 5)
 
 
+def filtered_along(channels: int, outer: int, hw: tuple[int, int], kernel: tuple[int, int]) -> Make:
+    """A convolution with other taps down than across, between two others."""
+
+    def make(s: Sketch) -> Value:
+        x = s.conv(s.input(2, 3, *hw), channels)
+        windows = Windows(kernel, (1, 1), (1, 1), (0, 0), (0, 0))
+        weights = s.weights(outer, channels, *kernel)
+        return s.conv(s.emit("Relu", s.emit("Conv", x, weights, group=1, **windows.attrs())), 4)
+
+    return make
+
+
 def filtered(channels: int, outer: int, size: int, batch: int = 1) -> Make:
     """A padded 3 x 3 convolution with a residual, between two others."""
 
@@ -193,6 +206,15 @@ GRAPHS: dict[str, Make] = {
     "winograd-4 batch": filtered(8, 4, 6, 3),
     "winograd-4 odd channels": filtered(5, 7, 5),
     "winograd-2 row-major": conv(4, 4, 3, (6, 6)),
+    "winograd-1x4": filtered_along(8, 16, (5, 11), (1, 3)),
+    "winograd-1x4 of 3x3": filtered_along(8, 8, (5, 6), (3, 3)),
+    "winograd-4x1": filtered_along(8, 8, (9, 3), (3, 1)),
+    "winograd-4x1 of 3x3": filtered_along(4, 8, (8, 5), (3, 3)),
+    "winograd-4 one tile across": filtered(8, 8, 3, 2),
+    "im2col": deep(lambda s, x: s.emit("Relu", s.conv(x, 12, 3)), 16, 7),
+    "im2col strided": conv(5, 9, 3, (11, 9), stride=2, batch=2),
+    "im2col 1x1": deep(lambda s, x: s.emit("Add", s.conv(x, 24, 1), x), 24, 5),
+    "im2col padded": deep(lambda s, x: s.pad(s.conv(s.pad(x), 6, 3)), 6, 5),
     "window": window(5, 16),
     "window even": window(4, 16, 0.5),
     "window odd channels": window(3, 10),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
+from compiler.core.types import F32
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType
@@ -37,8 +39,10 @@ from compiler.graph.ops.windows import (
     window_view,
     windows_of,
 )
-from compiler.graph.ops.winograd import is_winograd, winograd_form
+from compiler.graph.ops.winograd import is_winograd, is_winograd_along, winograd_form
+from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
+from compiler.loops.index_map import fused
 from compiler.loops.ir import Buffer, Expr
 
 # ---------------------------------------------------------------- convolution
@@ -149,8 +153,40 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
     return _with_bias(b, sums, inputs, info)
 
 
-def _conv_winograd(m: int) -> Build:
-    form = winograd_form(m)
+def _is_matrix_product(info: NodeInfo) -> bool:
+    """Whether one group of channels in f32 goes through several windows: a product of two large matrices."""
+    out = info.out_types[0]
+    return info.attrs.integer("group") == 1 and out.dtype == F32 and prod(out.shape[2:]) > 1
+
+
+def _conv_im2col(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """A matrix product: pixels of all lines are one axis, and each has a column of what its window reads."""
+    windows, out = windows_of(info.attrs), info.out_types[0]
+    (batch, outer, *image), inner = out.shape, info.in_types[1].shape[1]
+    padded = padded_buffer(b, inputs[0], info.in_types[0], windows)
+
+    def element(n: Expr, c: Expr, *rest: Expr) -> Expr:
+        *taps, pixel = rest
+        places = [pixel // prod(image[axis + 1 :]) % extent for axis, extent in enumerate(image)]
+        places[0] = pixel // prod(image[1:])
+        return padded[(n, c, *windows.position(places, taps))]
+
+    shape = (batch, inner, *windows.kernel, prod(image))
+    columns = b.compute("columns", shape, element, annotations=((STAGE, "columns"),))
+    sums = b.reduce(
+        "conv",
+        (batch, outer, prod(image)),
+        (inner, *windows.kernel),
+        lambda n, k, p, c, *taps: columns[(n, c, *taps, p)] * inputs[1][(k, c, *taps)],
+    )
+    result = b.compute(
+        "image", out.shape, lambda n, k, *at: sums[n, k, fused(list(zip(at, image, strict=True)))]
+    )
+    return _with_bias(b, result, inputs, info)
+
+
+def _conv_winograd(down: int, across: int) -> Build:
+    form = winograd_form(down, across)
     return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
 
 
@@ -165,8 +201,11 @@ CONV = Op(
     forms={
         "depthwise": Form(_conv_depthwise, _is_depthwise),
         "direct": Form(_conv_direct),
-        "winograd-2": Form(_conv_winograd(2), is_winograd),
-        "winograd-4": Form(_conv_winograd(4), is_winograd),
+        "winograd-2": Form(_conv_winograd(2, 2), is_winograd, wants_blocks=True),
+        "winograd-4": Form(_conv_winograd(4, 4), is_winograd, wants_blocks=True),
+        "im2col": Form(_conv_im2col, _is_matrix_product),
+        "winograd-1x4": Form(_conv_winograd(1, 4), is_winograd_along(1)),
+        "winograd-4x1": Form(_conv_winograd(4, 1), is_winograd_along(0)),
     },
     flops=_conv_flops, channels=True,
 )  # fmt: skip

@@ -1,10 +1,14 @@
-"""Winograd's minimal filtering F(m x m, 3 x 3) for convolutions of stride 1.
+"""Winograd's minimal filtering F(m x m, 3 x 3) for convolutions of stride 1, and along one axis alone.
 
 The image is cut into tiles of m x m results, each from (m + 2) x (m + 2) elements. Tiles and filters are
 transformed into the values of polynomials at m + 1 points and infinity; there the convolution is a product
 per position, summed over channels (a matrix product for each of the (m + 2)^2 positions), and a last
 transform leads back. F(2) takes 4 products per result instead of 9, F(4) takes 2.25, at the price of larger
 filters.
+
+Along an axis that is left as it is a tile is one result, F(1, r): its positions are the r taps themselves,
+and the results are their sum. F(1 x 4, 1 x 3) takes 1.5 products per result instead of 3, F(1 x 4, 3 x 3) 4.5
+instead of 9, with filters twice as large, and smaller errors than with both axes.
 
 The matrices follow Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), with the
 points in pairs: 0, infinity, 1, -1, 2, -2. Transforms of p and -p share their even and odd parts, which the C
@@ -14,7 +18,7 @@ compiler finds as common subexpressions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -36,7 +40,7 @@ Row = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Transforms:
-    """The matrices of F(m, 3) for input and filter, one row per position; the points, for the result."""
+    """The matrices of F(m, taps) for input and filter, one row per position; the points, for the result."""
 
     points: tuple[float, ...]
     data: tuple[Row, ...]
@@ -44,8 +48,11 @@ class Transforms:
 
 
 @cache
-def transforms(m: int) -> Transforms:
-    """The matrices of F(m, 3), made from its points by Toom and Cook's construction."""
+def transforms(m: int, taps: int = TAPS) -> Transforms:
+    """The matrices of F(m, 3), made from its points by Toom and Cook's construction; of F(1, taps): ones."""
+    if m == 1:
+        ones = tuple(tuple(float(row == column) for column in range(taps)) for row in range(taps))
+        return Transforms((), ones, ones)
     finite = [Fraction(0), *(sign * p for p in POINTS[m] for sign in (1, -1))]
     size = len(finite) + 1
     data, filters = [_roots(finite[1:], size), _roots(finite, size)], []
@@ -103,6 +110,8 @@ def _transformed(row: Row, values: Sequence[Expr]) -> Expr:
 
 def _result(power: int, m: int, values: Sequence[Expr]) -> Expr:
     """Element `power` of a transformed-back vector: the sum of p^power times the value at p."""
+    if m == 1:
+        return _sum([1.0] * len(values), values)
     factors, parts = [], []
     if power == 0:
         factors, parts = [1.0], [values[0]]
@@ -128,47 +137,78 @@ def _pick(index: Expr, choices: Sequence[Expr]) -> Expr:
 
 def is_winograd(info: NodeInfo) -> bool:
     """Whether a convolution is one of 3 x 3 taps over an image in f32, with stride 1 and one group."""
+    return _is_plain(info) and windows_of(info.attrs).kernel == (TAPS, TAPS)
+
+
+def is_winograd_along(axis: int) -> Callable[[NodeInfo], bool]:
+    """Whether a convolution has three taps along an axis of the image, and one or three along the other."""
+
+    def applies(info: NodeInfo) -> bool:
+        if not _is_plain(info):
+            return False
+        kernel = windows_of(info.attrs).kernel
+        return kernel[axis] == TAPS and kernel[1 - axis] in (1, TAPS)
+
+    return applies
+
+
+def _is_plain(info: NodeInfo) -> bool:
+    """Whether a convolution is one over an image in f32, with stride 1 and one group."""
     if info.in_types[0].rank != 4 or info.out_types[0].dtype != F32:
         return False
     windows = windows_of(info.attrs)
-    plain = windows.kernel == (TAPS, TAPS) and windows.strides == windows.dilations == (1, 1)
-    return plain and info.attrs.integer("group") == 1
+    return windows.strides == windows.dilations == (1, 1) and info.attrs.integer("group") == 1
+
+
+Pair = tuple[int, int]
+"""Of rows and of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """The tiles of all images: `m` results wide and high, `down` x `across` of them per image."""
+    """The tiles of all images: `m` results high and wide, `down` x `across` of them per image.
 
-    m: int
-    size: int
-    height: int
-    width: int
+    size: positions of a tile down and across; taps: of the filter; image: rows and columns of results.
+    """
+
+    m: Pair
+    taps: Pair
+    size: Pair
+    image: Pair
     down: int
     across: int
     count: int
 
     @staticmethod
-    def of(info: NodeInfo, m: int) -> _Grid:
+    def of(info: NodeInfo, m: Pair) -> _Grid:
         batch, _, height, width = info.out_types[0].shape
-        down, across = -(-height // m), -(-width // m)
-        return _Grid(m, m + TAPS - 1, height, width, down, across, batch * down * across)
+        rows, columns = windows_of(info.attrs).kernel
+        down, across = -(-height // m[0]), -(-width // m[1])
+        size = m[0] + rows - 1, m[1] + columns - 1
+        return _Grid(m, (rows, columns), size, (height, width), down, across, batch * down * across)
+
+    @property
+    def matrices(self) -> tuple[Transforms, Transforms]:
+        """Of rows and of columns."""
+        rows, columns = (transforms(m, taps) for m, taps in zip(self.m, self.taps, strict=True))
+        return rows, columns
 
 
-def winograd_form(m: int) -> Build:
-    """The form F(m x m, 3 x 3).
+def winograd_form(down: int, across: int) -> Build:
+    """The form F(down x across, taps); 1 leaves an axis as it is.
 
     Tiles are numbered over all images, row by row. Where they stick out of the image they repeat its last row
     or column; results that come from there are not used.
     """
 
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-        grid, (out, inner) = _Grid.of(info, m), info.in_types[1].shape[:2]
+        grid, (out, inner) = _Grid.of(info, (down, across)), info.in_types[1].shape[:2]
         source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs))
-        filters = _filters(b, inputs[1], (out, inner), m)
+        filters = _filters(b, inputs[1], (out, inner), grid)
         tiles = _tiles(b, source, inner, grid)
         sums = b.reduce(
             "products",
-            (grid.size, grid.size, out, grid.count),
+            (*grid.size, out, grid.count),
             (inner,),
             lambda i, j, k, t, c: tiles[i, j, c, t] * filters[i, j, k, c],
             annotations=((STAGE, "products"),),
@@ -178,71 +218,71 @@ def winograd_form(m: int) -> Build:
     return form
 
 
-def _filters(b: Builder, weights: Buffer, channels: tuple[int, int], m: int) -> Buffer:
+def _filters(b: Builder, weights: Buffer, channels: Pair, g: _Grid) -> Buffer:
     """Transformed filters, (row, column, output channel, input channel): rows first, then columns."""
-    matrix, size = transforms(m).filter, m + TAPS - 1
-    out, inner = channels
+    (out, inner), (high, wide) = channels, g.taps
+    by_rows, by_columns = (matrices.filter for matrices in g.matrices)
     known = ((CONSTANT_ONLY, True),)
-    rows = b.local("filter_rows", (size, TAPS, out, inner))
-    for number, row in enumerate(matrix):
+    rows = b.local("filter_rows", (g.size[0], wide, out, inner))
+    for number, row in enumerate(by_rows):
 
         def by_row(
             j: Expr, k: Expr, c: Expr, row: Row = row, number: int = number
         ) -> tuple[tuple[Expr | int, ...], Expr]:
-            return (number, j, k, c), _sum(row, [weights[k, c, i, j] for i in range(TAPS)])
+            return (number, j, k, c), _sum(row, [weights[k, c, i, j] for i in range(high)])
 
-        b.write("filter_row", rows, (TAPS, out, inner), by_row, known)
-    filters = b.local("filters", (size, size, out, inner))
-    for number, row in enumerate(matrix):
+        b.write("filter_row", rows, (wide, out, inner), by_row, known)
+    filters = b.local("filters", (*g.size, out, inner))
+    for number, row in enumerate(by_columns):
 
         def by_column(
             i: Expr, k: Expr, c: Expr, row: Row = row, number: int = number
         ) -> tuple[tuple[Expr | int, ...], Expr]:
-            return (i, number, k, c), _sum(row, [rows[i, j, k, c] for j in range(TAPS)])
+            return (i, number, k, c), _sum(row, [rows[i, j, k, c] for j in range(wide)])
 
-        b.write("filter_column", filters, (size, out, inner), by_column, known)
+        b.write("filter_column", filters, (g.size[0], out, inner), by_column, known)
     return filters
 
 
 def _tiles(b: Builder, source: Buffer, channels: int, g: _Grid) -> Buffer:
     """Transformed tiles, (row, column, channel, tile): first the rows of each tile, then its columns."""
-    matrix, size = transforms(g.m).data, g.size
+    (height, width), (by_rows, by_columns) = g.image, (matrices.data for matrices in g.matrices)
 
     def element(c: Expr, t: Expr, i: int, j: Expr) -> Expr:
-        y, x = t // g.across % g.down * g.m + i, t % g.across * g.m + j
-        y = y if g.down * g.m == g.height else minimum(y, g.height + TAPS - 2)
-        x = x if g.across * g.m == g.width else minimum(x, g.width + TAPS - 2)
+        y, x = t // g.across % g.down * g.m[0] + i, t % g.across * g.m[1] + j
+        y = y if g.down * g.m[0] == height else minimum(y, height + g.taps[0] - 2)
+        x = x if g.across * g.m[1] == width else minimum(x, width + g.taps[1] - 2)
         return source[t // (g.across * g.down), c, y, x]
 
     def by_row(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
-        column = [element(c, t, n, j) for n in range(size)]
-        return _pick(i, [_transformed(row, column) for row in matrix])
+        column = [element(c, t, n, j) for n in range(g.size[0])]
+        return _pick(i, [_transformed(row, column) for row in by_rows])
 
-    shape = (size, size, channels, g.count)
+    shape = (*g.size, channels, g.count)
     rows = b.compute("tile_rows", shape, by_row, annotations=((STAGE, "tile_rows"),))
 
     def by_column(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
-        row = [rows[i, n, c, t] for n in range(size)]
-        return _pick(j, [_transformed(item, row) for item in matrix])
+        row = [rows[i, n, c, t] for n in range(g.size[1])]
+        return _pick(j, [_transformed(item, row) for item in by_columns])
 
     return b.compute("tiles", shape, by_column, annotations=((STAGE, "tiles"),))
 
 
 def _results(b: Builder, sums: Buffer, shape: Sequence[int], g: _Grid) -> Buffer:
     """The image of results: the rows of each tile are transformed back, then its columns."""
-    size, m = g.size, g.m
+    (high, wide), (down, across) = g.size, g.m
 
     def by_row(i: Expr, j: Expr, k: Expr, t: Expr) -> Expr:
-        column = [sums[n, j, k, t] for n in range(size)]
-        return _pick(i, [_result(power, m, column) for power in range(m)])
+        column = [sums[n, j, k, t] for n in range(high)]
+        return _pick(i, [_result(power, down, column) for power in range(down)])
 
     rows = b.compute(
-        "result_rows", (m, size, shape[1], g.count), by_row, annotations=((STAGE, "result_rows"),)
+        "result_rows", (down, wide, shape[1], g.count), by_row, annotations=((STAGE, "result_rows"),)
     )
 
     def by_column(n: Expr, k: Expr, y: Expr, x: Expr) -> Expr:
-        tile = (n * g.down + y // m) * g.across + x // m
-        row = [rows[y % m, j, k, tile] for j in range(size)]
-        return _pick(x % m, [_result(power, m, row) for power in range(m)])
+        tile = (n * g.down + y // down) * g.across + x // across
+        row = [rows[y % down, j, k, tile] for j in range(wide)]
+        return _pick(x % across, [_result(power, across, row) for power in range(across)])
 
     return b.compute("conv", shape, by_column)

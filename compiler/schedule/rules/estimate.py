@@ -11,6 +11,7 @@ from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Sto
 from compiler.loops.layout import Layout
 from compiler.loops.queries import iterations, static_shape
 from compiler.schedule.program import Program, Site
+from compiler.schedule.rules.im2col import columns_of
 from compiler.schedule.rules.vector.contraction import cycles
 from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
 
@@ -23,13 +24,19 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
     if known is not None:
         return known
     traffic = sum(math.prod(static_shape(item)) * item.dtype.bits / 8 for item in func.params)
-    inlined = {item.name for item in func.allocs}
+    inlined, program = {item.name for item in func.allocs}, Program(func)
     busy = sum(
         _block_cycles(site, facts)
-        for site in Program(func).sites.values()
+        for site in program.sites.values()
         if site.block.is_reduction or not site.is_store or site.target not in inlined
     )
-    return max(busy / facts.hertz, traffic / facts.bandwidth)
+    unsure = _UNSURE if columns_of(program) is not None else 1.0
+    return max(busy / facts.hertz, traffic / facts.bandwidth) * unsure
+
+
+_UNSURE = 1.1
+"""How much longer the form im2col is taken to take than its tiles: places that go on from line to line are
+computed, and have a register each. A search finds where that is worth it."""
 
 
 _LAUNCH = 3e-6

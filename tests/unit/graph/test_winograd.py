@@ -14,7 +14,7 @@ from compiler.graph.ir import NodeInfo, TensorType
 from compiler.graph.ops.linear import CONV
 from compiler.graph.ops.windows import Windows
 from compiler.graph.ops.winograd import POINTS, TAPS, Transforms, is_winograd, transforms
-from compiler.loops.annotations import is_constant_only
+from compiler.loops.annotations import is_constant_only, stage_of
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
@@ -85,6 +85,32 @@ def test_the_filters_are_prepared_from_constants_alone() -> None:
     fixed = [block for block in func.blocks() if is_constant_only(block)]
     assert len(fixed) == 2 * (4 + TAPS - 1)
     assert {region.buffer.name for block in fixed for region in block.reads} == {"w", "filter_rows"}
+
+
+@pytest.mark.parametrize("form", ["winograd-1x4", "winograd-4x1"])
+@pytest.mark.parametrize("other", [1, 3])
+@pytest.mark.parametrize(("image", "before", "after"), [((6, 6), 0, 0), ((7, 5), 0, 1), ((3, 9), 2, 0)])
+def test_one_axis_alone_means_the_convolution(
+    form: str, other: int, image: tuple[int, int], before: int, after: int
+) -> None:
+    kernel = (other, TAPS) if form == "winograd-1x4" else (TAPS, other)
+    windows = Windows(kernel, (1, 1), (1, 1), (before, 0), (0, after))
+    attrs = Attrs({**windows.attrs(), "group": 1})
+    types = TensorType(F32, (2, 3, *image)), TensorType(F32, (2, 3, *kernel)), TensorType(F32, (2,))
+    info = NodeInfo(attrs, types, tuple(CONV.infer(types, attrs)))
+    assert CONV.forms[form].applies(info)
+    source = np.random.default_rng(8)
+    arrays = [source.uniform(-1, 1, item.shape).astype(np.float32) for item in types]
+    got = interpret(loops_of(info, form), dict(zip("xwb", arrays, strict=True)))
+    (wanted,) = CONV.reference(arrays, attrs)
+    np.testing.assert_allclose(next(iter(got.values())), wanted, 1e-4, 1e-5)
+
+
+def test_along_one_axis_half_of_the_products_are_left() -> None:
+    func = loops_of(info_of((1, 2, 5, 12), 3, pad=1), "winograd-1x4")
+    (products,) = [block for block in func.blocks() if stage_of(block) == "products"]
+    counts = [getattr(item.extent, "value", 0) for item in products.iters]
+    assert counts == [3, 6, 3, 5 * 3, 2]  # 4.5 products for each of 5 x 12 results and 2 channels
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ def test_equal_work_is_estimated_once() -> None:
 
     choose = FormChoosers(layouts_of(fused, 16), WIDE).of(Spy())
     first, second = (group_func(fused.groups[1], fused.graph.constants, choose) for _ in range(2))
-    assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "winograd-4"
+    assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "winograd-4x1"
     assert seen[0] == seen[1]
-    assert [option.value for option in seen[0]] == [(0,), (1,), (2,)]
+    assert [option.value for option in seen[0]] == [(number,) for number in range(6)]
 
 
 def test_a_recorded_decision_is_repeated() -> None:
@@ -96,7 +96,9 @@ def test_a_recorded_decision_is_repeated() -> None:
 
 
 def test_where_there_is_one_form_there_is_nothing_to_choose() -> None:
-    fused, _ = between(16, 16, 8, size=5)
+    s = Sketch()
+    x = s.conv(s.input(1, 3, 8, 8), 16)
+    fused = s.fused(s.conv(s.emit("Relu", s.conv(x, 16, 5, groups=2)), 16))
 
     def choose(name: str, candidates: Mapping[str, GroupFunc]) -> str:
         raise AssertionError(f"{name} of {list(candidates)}")
@@ -128,7 +130,9 @@ def computed(
     return next(iter(unpack_outputs(schedule.func, kernel(packed)).values()))
 
 
-@pytest.mark.parametrize("form", ["direct", "winograd-2", "winograd-4"])
+@pytest.mark.parametrize(
+    "form", ["direct", "winograd-2", "winograd-4", "winograd-1x4", "winograd-4x1", "im2col"]
+)
 def test_the_error_is_within_1e_5_of_the_scale_of_the_result(form: str, tmp_path: Path) -> None:
     fused, y = between(64, 32, 13)
     group = fused.groups[1]

@@ -7,6 +7,7 @@ from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import consumer
+from compiler.schedule.rules.im2col import lay_out_columns
 from compiler.schedule.rules.vector.attention import attention
 from compiler.schedule.rules.vector.contraction import contraction
 from compiler.schedule.rules.vector.elementwise import elementwise
@@ -19,6 +20,7 @@ from compiler.schedule.schedule import Schedule
 
 def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a kernel, whose parameters have their layouts, for a processor with vectors."""
+    lay_out_columns(schedule, chooser)
     (
         window(schedule, facts, chooser)
         or schedule_winograd(schedule, facts, chooser)

@@ -54,13 +54,13 @@ WHOLE = 0
 class Shape:
     """Sizes of a Winograd convolution.
 
-    m: results per tile and axis. size: positions per axis. channels, out: of input and output. tiles: of all
-    images. across, down: tiles per row and column of one image. left: rows of results in the last row of
-    tiles (0: all). result: the block that writes the image.
+    m: results per tile down and across. size: positions down and across. channels, out: of input and output.
+    tiles: of all images. across, down: tiles per row and column of one image. left: rows of results in the
+    last row of tiles (0: all). result: the block that writes the image.
     """
 
-    m: int
-    size: int
+    m: tuple[int, int]
+    size: tuple[int, int]
     channels: int
     out: int
     tiles: int
@@ -68,6 +68,10 @@ class Shape:
     down: int
     left: int
     result: str
+
+    @property
+    def positions(self) -> int:
+        return self.size[0] * self.size[1]
 
     @property
     def images(self) -> int:
@@ -98,15 +102,24 @@ def _find_shape(func: Func, lanes: int) -> Shape | None:
     found = stages(func)
     if not {"tile_rows", "tiles", "products", "result_rows"} <= found.keys():
         return None
-    size, _, out, tiles, channels = (extent_of(item.extent) for item in found["products"].iters)
-    m = extent_of(found["result_rows"].iters[0].extent)
+    high, wide, out, tiles, channels = (extent_of(item.extent) for item in found["products"].iters)
     program = Program(func)
     last = program.readers(program.site(found["result_rows"].name).target)
     image = [extent_of(item.extent) for item in last[0].block.iters] if len(last) == 1 else []
-    if len(image) != 4 or out % lanes or channels % lanes:
+    if len(image) != 4 or out % lanes or channels % lanes or tiles < 2:
         return None
-    down, across = -(-image[2] // m), -(-image[3] // m)
-    return Shape(m, size, channels, out, tiles, across, down, image[2] % m, last[0].name)
+    m = _results_of(high), _results_of(wide)
+    down, across = -(-image[2] // m[0]), -(-image[3] // m[1])
+    return Shape(m, (high, wide), channels, out, tiles, across, down, image[2] % m[0], last[0].name)
+
+
+_TAPS = 3
+"""Of filters that are transformed; of others three at most."""
+
+
+def _results_of(positions: int) -> int:
+    """Results of a tile along an axis: F(m, 3) has m + 2 positions, F(1, taps) its taps."""
+    return positions - _TAPS + 1 if positions > _TAPS else 1
 
 
 # ---------------------------------------------------------------- estimates
@@ -122,11 +135,13 @@ def plans(shape: Shape, facts: TargetFacts, tiles: Tiles = register_tiles) -> li
     bands = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
     for band in (WHOLE, *(bands if shape.images > 1 else bands[:-1])):
         count = shape.tiles if band == WHOLE else band * shape.across
+        if count < 2:  # no tiles to loop over
+            continue
         problem = ContractionProblem(
             vectors=shape.out // facts.lanes(32),
             rows=count,
             steps=shape.channels,
-            outer=shape.size**2 * (shape.tiles // count),
+            outer=shape.positions * (shape.tiles // count),
             broadcast=True,
             packed_bytes=shape.channels * shape.out * 4,
         )
@@ -145,7 +160,7 @@ _MOST_VECTORS = 4
 def _cost(shape: Shape, plan: Plan, count: int, products: float, facts: TargetFacts) -> float:
     """Cycles for products and transforms, shared out evenly or not, and for what comes from afar."""
     vectors = (shape.channels + shape.out) / facts.lanes(32)
-    transforms = shape.tiles * vectors * shape.size**2 * _TRANSFORM / facts.fma_per_cycle
+    transforms = shape.tiles * vectors * shape.positions * _TRANSFORM / facts.fma_per_cycle
     shares = shape.tiles // count if plan.band != WHOLE else shape.out // (plan.vectors * facts.lanes(32))
     return (products + transforms) * uneven(shares) + _traffic(shape, plan, count, facts)
 
@@ -153,7 +168,7 @@ def _cost(shape: Shape, plan: Plan, count: int, products: float, facts: TargetFa
 def _traffic(shape: Shape, plan: Plan, count: int, facts: TargetFacts) -> float:
     """Cycles for bytes from beyond the second-level cache: filters once, and what is read again."""
     memory = facts.bandwidth / facts.hertz
-    width, positions = plan.vectors * facts.lanes(32), shape.size**2
+    width, positions = plan.vectors * facts.lanes(32), shape.positions
     tiles = positions * count * shape.channels * 4.0
     products = positions * count * width * 4.0
     filters = positions * shape.channels * shape.out * 4.0
@@ -177,7 +192,12 @@ def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> f
     shape = _find_shape(func, lanes)
     if shape is None or not _blocked(func, layouts, lanes):
         return math.inf
-    return min((option.cost for option in plans(shape, facts)), default=math.inf) / facts.hertz
+    unsure = _UNSURE if 1 in shape.m else 1.0
+    return unsure * min((option.cost for option in plans(shape, facts)), default=math.inf) / facts.hertz
+
+
+_UNSURE = 1.1
+"""How much longer transforms along one axis are taken to take: the model was measured with both."""
 
 
 def _blocked(func: Func, layouts: Mapping[str, Layout], lanes: int) -> bool:
@@ -266,8 +286,8 @@ class _Winograd:
         """Tile the image: loops around bands, over blocks of channels, over tiles, over pairs of rows."""
         s = self.s
         n, channels, y, x, lane = s.loops(self.shape.result)
-        down, i = s.split(y, (None, self.shape.m))
-        across, j = s.split(x, (None, self.shape.m))
+        down, i = s.split(y, (None, self.shape.m[0]))
+        across, j = s.split(x, (None, self.shape.m[1]))
         pair, i = s.split(i, (None, 2 if self._pairs() else 1))
         s.annotate(pair, APART, 1)
         s.annotate(across, PARTITION, 1)
@@ -281,8 +301,8 @@ class _Winograd:
 
     def _pairs(self) -> bool:
         """Whether rows p and -p of results are made together: of a pair, all is needed or nothing."""
-        fits = 2 * self.shape.size + _BESIDE <= self.registers
-        if self.shape.left % 2:
+        fits = 2 * self.shape.size[1] + _BESIDE <= self.registers
+        if self.shape.left % 2 or self.shape.m[0] == 1:
             return False
         return bool(decide(self.chooser, "winograd.pairs", int(fits), (0, 1)))
 
@@ -298,7 +318,7 @@ class _Winograd:
         (c_inner,), steps = part_of_steps(s, [c_inner], factor)
         s.reorder(*i, *j, outer, c_outer, c_inner, *steps, inner, *vectors, *lane)
         if decide(self.chooser, "winograd.fetch", 1, (0, 1)):
-            s.annotate(j[-1], PREFETCH, self.filters)
+            s.annotate((*i, *j)[-1], PREFETCH, self.filters)
         s.reverse_compute_at(copy, outer)
         init = s.decompose_reduction(name, c_outer)
         for block in (init, name, copy):
@@ -309,10 +329,13 @@ class _Winograd:
         s, name = self.s, self.names["tiles"]
         i, j, blocks, t, lane = (self._loops_of(name, axis) for axis in range(5))
         down, across = s.split(t[0], (None, self.shape.across))
-        pair, half = s.split(i[0], (None, 2))
-        s.annotate(pair, APART, 1)
+        pair, halves = across, list[str]()
+        if i:
+            pair, half = s.split(i[0], (None, 2 if self.shape.m[0] > 1 else 1))
+            s.annotate(pair, APART, 1)
+            halves = [pair, half]
         around = [*blocks, down]
-        s.reorder(*around, across, pair, half, *j, *lane)
+        s.reorder(*around, across, *halves, *j, *lane)
         s.compute_at(self.names["tile_rows"], pair)
         self._columns_first(self.names["tile_rows"])
         for block in (self.names["tile_rows"], name):
