@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from compiler.core.diagnostics import HostError, UsageError
@@ -96,7 +96,8 @@ def security_of(tls: TlsFiles, where: str, *, encrypted: bool) -> Security:
     for part in _PARTS:
         given |= {f"tls_{part}_cert": tls.cert, f"tls_{part}_key": tls.key}
     words = {name: str(path) for name, path in given.items() if path is not None}
-    made = Security(require_encryption=encrypted, **words)
+    make: Any = Security  # its fields have no types
+    made = make(require_encryption=encrypted, **words)
     if encrypted and not (made.tls_ca_file and made.tls_client_cert):
         raise HostError(
             "TLS needs certificates",
@@ -104,4 +105,4 @@ def security_of(tls: TlsFiles, where: str, *, encrypted: bool) -> Security:
             why="neither options nor Dask's configuration (distributed.comm.tls) name them",
             hint="give --tls-ca-file, --tls-cert and --tls-key",
         )
-    return made
+    return cast("Security", made)

@@ -20,8 +20,11 @@ class Machine(Protocol):
     library there; None on a device.
     """
 
-    job: CompileJob
-    environment: Environment
+    @property
+    def job(self) -> CompileJob: ...
+
+    @property
+    def environment(self) -> Environment: ...
 
     @property
     def threads(self) -> int | None: ...

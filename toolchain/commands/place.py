@@ -170,7 +170,7 @@ def _plain(values: Values) -> Values:
 
 def _for_this_machine(values: Values) -> Values:
     """With the architecture of the device that is here, where a target is named without one."""
-    if not values.get("target") or values["arch"]:
+    if not values.get("target") or values["arch"] or values.get("cluster"):  # there it is another machine
         return values
     arch = compiler.arch_here(_target(values))
     if arch:

@@ -23,6 +23,6 @@ def described_target(target: Target, *, plugins: bool) -> dict[str, Any]:
 def target_from(described: Mapping[str, Any]) -> Target:
     """The target that was described; raises UsageError for one that this tk does not know."""
     target = get_target(described["text"], tf32=described["tf32"])
-    caches = {name: Cache(**fields) for name, fields in described["caches"].items()}
+    l1, l2, l3 = (Cache(**described["caches"][name]) for name in _CACHES)
     plugins = load_plugins((), installed=described["plugins"])
-    return replace(target, facts=replace(target.facts, **caches), plugins=plugins)
+    return replace(target, facts=replace(target.facts, l1=l1, l2=l2, l3=l3), plugins=plugins)

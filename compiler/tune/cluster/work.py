@@ -23,7 +23,7 @@ from compiler.core.settings import load_settings
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.stages.plugins import load_plugins
 from compiler.stages.workload import Workload
-from compiler.targets import Target, get_target
+from compiler.targets import DEFAULT_TARGET, Target, find_target, get_target
 from compiler.tune.candidate import RejectedError, make_candidate
 from compiler.tune.cluster.message import Header, fields_of, pack, unpack
 from compiler.tune.cluster.place import described_target, target_from
@@ -54,20 +54,22 @@ def carry_out(message: bytes, *more: bytes) -> bytes:
         return pack({**answer_of(said), "worker": here()})
 
 
-def _describe(asked: Header, _: Sequence[bytes]) -> bytes:
+def _describe(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 - as all of them
     """The target as this machine has it, and the environment in which kernels for it would be timed here."""
     if "caches" in asked["target"]:
         target = target_from(asked["target"])
     else:
         wanted = asked["target"]
-        target = get_target(wanted["text"], wanted["arch"], tf32=wanted["tf32"])
+        name, _, given = (wanted["text"] or DEFAULT_TARGET).partition(":")
+        arch = given or wanted["arch"] or find_target(name).readiness.arch(load_settings()) or None
+        target = get_target(name, arch, tf32=wanted["tf32"])
         target = replace(target, plugins=load_plugins((), installed=wanted["plugins"]))
     environment = environment_here(target, load_settings(), asked["threads"])
     described = described_target(target, plugins=asked["target"]["plugins"])
     return pack({"target": described, "environment": fields_of(environment)})
 
 
-def _build(asked: Header, _: Sequence[bytes]) -> bytes:
+def _build(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 - as all of them
     """The library of a candidate, which these decisions make; what the compiler says where it refuses it.
 
     Raises BadInputError where other loops come of them here.
