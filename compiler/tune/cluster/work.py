@@ -41,7 +41,7 @@ def carry_out(message: bytes, *more: bytes) -> bytes:
     """Do what a message asks for: `describe`, `build`, `measure` or `compare`; `more` are messages, too.
 
     The answer has `error` where that did not work, as `error_of` reads it, and the worker's address. Nothing
-    is raised, as Dask would send an exception as a pickle.
+    is raised: Dask would send a Python object, which the tuner would have to believe.
     """
     try:
         asked, files = unpack(message)
