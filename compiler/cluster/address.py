@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from compiler.core.diagnostics import HostError, UsageError
 
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from distributed import Security
 
 LOOPBACK = "127.0.0.1"
@@ -46,7 +47,7 @@ class ClusterAddress:
     def check(self) -> None:
         """Raise UsageError for what is no address, and for one beyond this machine without TLS."""
         try:
-            parts = urlsplit(self.text)
+            parts = _split(self.text)
             is_address = parts.scheme in _SCHEMES and parts.hostname and parts.port
         except ValueError:
             is_address = None
@@ -58,17 +59,23 @@ class ClusterAddress:
     @property
     def host(self) -> str:
         """The host's name or number."""
-        return urlsplit(self.text).hostname or ""
+        return _split(self.text).hostname or ""
 
     @property
     def is_encrypted(self) -> bool:
         """Whether it is reached by TLS."""
-        return urlsplit(self.text).scheme == _ENCRYPTED
+        return _split(self.text).scheme == _ENCRYPTED
+
+
+def _split(text: str) -> SplitResult:
+    from urllib.parse import urlsplit  # not for every `tk --help`
+
+    return urlsplit(text)
 
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, which nobody else reaches under that name."""
-    import ipaddress  # not for every `tk --help`
+    import ipaddress
 
     try:
         return ipaddress.ip_address(host).is_loopback
