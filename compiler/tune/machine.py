@@ -13,7 +13,7 @@ from compiler.tune.network import Timing, time_here
 from compiler.tune.record import Environment
 
 
-class Machine(Protocol):
+class TuningMachine(Protocol):
     """What a search is for, seen from the tuner.
 
     job: with the target as that machine has it. environment: what records are kept under. threads: of a
@@ -52,21 +52,21 @@ class LocalMachine:
 
     @property
     def threads(self) -> int | None:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return self.environment.threads or None
 
     @property
     def timing(self) -> Timing:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return time_here
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return ()
 
     def measurer(self, seed: int, working_set: int, pace: Mapping[str, float]) -> Measurer:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         job = self.job
         return LibraryMeasurer(
             job.target, job.settings, self.threads, seed, working_set=working_set, pace=dict(pace)

@@ -22,7 +22,7 @@ from compiler.stages.tuned import no_records
 from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
 from compiler.tune.finish import TunedLibrary, finish
-from compiler.tune.machine import Machine, local_machine
+from compiler.tune.machine import TuningMachine, local_machine
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_of
 from compiler.tune.progress import KernelSearch
@@ -103,7 +103,7 @@ def _job(request: TuneRequest, progress: Progress) -> CompileJob:
 
 
 @contextmanager
-def _machine(request: TuneRequest, job: CompileJob, progress: Progress) -> Iterator[Machine]:
+def _machine(request: TuneRequest, job: CompileJob, progress: Progress) -> Iterator[TuningMachine]:
     """Where the request wants candidates measured."""
     threads = request.threads or job.settings.threads
     if request.cluster is None:
@@ -121,7 +121,7 @@ class _Tuner:
     def __init__(
         self,
         request: TuneRequest,
-        machine: Machine,
+        machine: TuningMachine,
         directory: Path,
         watching: Sequence[Callbacks],
         progress: Progress,

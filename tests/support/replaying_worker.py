@@ -25,11 +25,11 @@ def replay(times: Path) -> None:
 
     def measured(
         workload: Workload, asked: Mapping[str, Any], built: Sequence[tuple[Any, Any]]
-    ) -> work.Found:
+    ) -> work.MeasuredPart:
         assert all(files and files[0].startswith(b"\x7fELF") for _, files in built), "built on the way"
         programs = [one["program"] for one, _ in built]
         found = [Measured(OK, (known[workload.key, one],), "", "replay") for one in programs[1:]]
-        return work.Found(found, asked["pace"] or known[workload.key, programs[0]])
+        return work.MeasuredPart(found, asked["pace"] or known[workload.key, programs[0]])
 
     work.measure_here = measured
 

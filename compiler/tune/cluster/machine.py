@@ -15,7 +15,7 @@ from compiler.core.files import sha256_bytes
 from compiler.core.progress import Progress
 from compiler.stages.job import CompileJob
 from compiler.tune.cluster.measurer import ClusterMeasurer, LostError, answered, await_work
-from compiler.tune.cluster.message import Header, environment_from, pack
+from compiler.tune.cluster.message import Header, environment_from, pack_message
 from compiler.tune.cluster.place import target_from
 from compiler.tune.cluster.roster import (
     MEASURE,
@@ -39,7 +39,7 @@ _KEPT = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterMachine:
-    """The machine of the workers that measure: see `Machine`. about: target and threads, as sent."""
+    """The machine of the workers that measure: see `TuningMachine`. about: target and threads, as sent."""
 
     job: CompileJob
     environment: Environment
@@ -49,23 +49,23 @@ class ClusterMachine:
 
     @property
     def threads(self) -> int | None:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return self.environment.threads or None
 
     @property
     def timing(self) -> Timing:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return self._time
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See `Machine`: which workers took no part, and why."""
+        """See `TuningMachine`: which workers took no part, and why."""
         return tuple(
             f"the worker {address} took no part: {why}" for address, why in self.roster.refused.items()
         )
 
     def measurer(self, seed: int, working_set: int, pace: Mapping[str, float]) -> Measurer:
-        """See `Machine`."""
+        """See `TuningMachine`."""
         return ClusterMeasurer(self.roster, self.job.target, self.about, working_set, seed, pace=dict(pace))
 
     def _time(
@@ -73,7 +73,7 @@ class ClusterMachine:
     ) -> Mapping[str, Any]:
         """A `Timing`: the libraries are sent to the first worker that measures, each once."""
         cluster, resource = self.roster.cluster, MEASURE + self.roster.key
-        asked = pack({"do": "compare", "request": dict(request)})
+        asked = pack_message({"do": "compare", "request": dict(request)})
         for _ in range(_ATTEMPTS):
             worker = self.roster.wait(resource)[0]
             progress(f"timing on {worker}", 0, 0)
@@ -153,7 +153,7 @@ def _described(cluster: Cluster, resource: str, asked: Header) -> dict[str, Any]
     gone = HostError("the worker that measures is gone", where=cluster.address.where)
     if not found:
         raise gone
-    future = cluster.submit(carry_out, pack({"do": "describe", **asked}), workers=found)
+    future = cluster.submit(carry_out, pack_message({"do": "describe", **asked}), workers=found)
     try:
         await_work(cluster, future, found)
     except LostError as error:

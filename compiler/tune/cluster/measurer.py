@@ -19,7 +19,7 @@ from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.workload import Workload
 from compiler.targets import Target
 from compiler.tune.candidate import KernelCandidate, make_candidate
-from compiler.tune.cluster.message import Header, measured_from, pack, unpack
+from compiler.tune.cluster.message import Header, measured_from, pack_message, unpack_message
 from compiler.tune.cluster.roster import BUILD, MEASURE, Roster, answer
 from compiler.tune.cluster.work import carry_out
 from compiler.tune.measure.trials import TrialLimits
@@ -176,7 +176,9 @@ class ClusterMeasurer:
     def _submit(
         self, asked: Header, pieces: Sequence[object], resource: str, workers: Sequence[str]
     ) -> Future:
-        return self._cluster.submit(carry_out, pack(asked), *pieces, resource=resource, workers=workers)
+        return self._cluster.submit(
+            carry_out, pack_message(asked), *pieces, resource=resource, workers=workers
+        )
 
     # ------------------------------------------------------------ what is answered
 
@@ -212,7 +214,7 @@ def answered(roster: Roster, future: Future) -> dict[str, Any]:
     try:
         return answer(future.result())
     except TkError as error:
-        who, _ = unpack(future.result())
+        who, _ = unpack_message(future.result())
         roster.refuse(who["worker"], "; ".join(filter(None, (error.what, error.why))))
         raise LostError from error
 

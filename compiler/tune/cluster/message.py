@@ -13,13 +13,13 @@ _FILES = "files"
 Header = Mapping[str, Any]
 
 
-def pack(header: Header, files: Sequence[bytes] = ()) -> bytes:
+def pack_message(header: Header, files: Sequence[bytes] = ()) -> bytes:
     """A message: its header as JSON, and files as they are."""
     line = json.dumps({**header, _FILES: [len(one) for one in files]})
     return b"".join((line.encode(), b"\n", *files))
 
 
-def unpack(message: bytes) -> tuple[dict[str, Any], list[bytes]]:
+def unpack_message(message: bytes) -> tuple[dict[str, Any], list[bytes]]:
     """The header and the files of a message; raises ValueError for what is none."""
     line, newline, rest = message.partition(b"\n")
     header = json.loads(line)

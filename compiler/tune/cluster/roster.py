@@ -10,7 +10,7 @@ from typing import Any
 from compiler.cluster.connection import Cluster, Future
 from compiler.core.diagnostics import HostError, TkError, UsageError
 from compiler.core.progress import Progress, silent
-from compiler.tune.cluster.message import Header, environment_from, pack, unpack
+from compiler.tune.cluster.message import Header, environment_from, pack_message, unpack_message
 from compiler.tune.cluster.work import carry_out
 from compiler.tune.environment import differences
 from compiler.tune.record import Environment
@@ -71,7 +71,7 @@ class Roster:
         """Ask those that are new who they are, and hear those that have answered."""
         for address in addresses:
             if address not in self._environments and address not in self._answers:
-                asked = pack({"do": "describe", **self.asked})
+                asked = pack_message({"do": "describe", **self.asked})
                 self._answers[address] = self.cluster.submit(carry_out, asked, workers=[address])
         for address, future in list(self._answers.items()):
             if not future.done():
@@ -119,7 +119,7 @@ def made_alike(wanted: Environment, found: Environment) -> list[str]:
 
 def answer(message: bytes) -> dict[str, Any]:
     """The header of a worker's answer; raises the error that it has."""
-    header, _ = unpack(message)
+    header, _ = unpack_message(message)
     if "error" in header:
         raise error_of(header["error"])
     return header

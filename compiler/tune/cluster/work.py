@@ -25,7 +25,7 @@ from compiler.stages.plugins import load_plugins
 from compiler.stages.workload import Workload
 from compiler.targets import DEFAULT_TARGET, Target, find_target, get_target
 from compiler.tune.candidate import RejectedError, make_candidate
-from compiler.tune.cluster.message import Header, fields_of, pack, unpack
+from compiler.tune.cluster.message import Header, fields_of, pack_message, unpack_message
 from compiler.tune.cluster.place import described_target, target_from
 from compiler.tune.environment import environment_here
 from compiler.tune.measure.built import BuiltCandidate, build_candidate, failed_build
@@ -44,14 +44,14 @@ def carry_out(message: bytes, *more: bytes) -> bytes:
     is raised: Dask would send a Python object, which the tuner would have to believe.
     """
     try:
-        asked, files = unpack(message)
+        asked, files = unpack_message(message)
         with cache_in_use(load_settings().cache_dir):
             return _WORK[asked["do"]](asked, [*files, *more])
     except TkError as error:
-        return pack({**answer_of(error), "worker": here()})
+        return pack_message({**answer_of(error), "worker": here()})
     except Exception as error:  # noqa: BLE001 - a defect, which the tuner reports
         said = InternalError(f"{type(error).__name__}: {error}", why=traceback.format_exc())
-        return pack({**answer_of(said), "worker": here()})
+        return pack_message({**answer_of(said), "worker": here()})
 
 
 def _describe(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 - as all of them
@@ -66,7 +66,7 @@ def _describe(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 -
         target = replace(target, plugins=load_plugins((), installed=wanted["plugins"]))
     environment = environment_here(target, load_settings(), asked["threads"])
     described = described_target(target, plugins=asked["target"]["plugins"])
-    return pack({"target": described, "environment": fields_of(environment)})
+    return pack_message({"target": described, "environment": fields_of(environment)})
 
 
 def _build(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 - as all of them
@@ -87,20 +87,20 @@ def _build(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 - as
         try:
             built = build_candidate(made, target, replace(load_settings(), jobs=1), directory / "kernel.so")
         except BuildError as error:
-            return pack({"failed": fields_of(failed_build(error))})
+            return pack_message({"failed": fields_of(failed_build(error))})
         header = {"scheduled": built.scheduled, "form": built.form, "program": made.program}
-        return pack(header, [built.library.read_bytes()])
+        return pack_message(header, [built.library.read_bytes()])
 
 
 def _measure(asked: Header, built: Sequence[bytes]) -> bytes:
     """What became of candidates: the first of those built is the default schedule."""
     workload = Workload.from_json(asked["workload"])
-    found = measure_here(workload, asked, [unpack(one) for one in built])
-    return pack({"measured": [fields_of(one) for one in found.measured], "pace": found.pace})
+    found = measure_here(workload, asked, [unpack_message(one) for one in built])
+    return pack_message({"measured": [fields_of(one) for one in found.measured], "pace": found.pace})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MeasuredPart:
     """What became of candidates, and the pace of the default schedule after it."""
 
     measured: Sequence[Measured]
@@ -109,7 +109,7 @@ class Found:
 
 def measure_here(
     workload: Workload, asked: Header, built: Sequence[tuple[dict[str, Any], list[bytes]]]
-) -> Found:
+) -> MeasuredPart:
     """Run candidates on this machine; the first one is the default schedule that they are compared with."""
     words = ("target", "threads", "seed", "limits", "working_set")
     trials = _trials(json.dumps({name: asked[name] for name in words}))
@@ -119,7 +119,7 @@ def measure_here(
             _unpacked(one, files, directory / f"{number}.so") for number, (one, files) in enumerate(built)
         ]
         found = trials.try_all(workload, default, dict(enumerate(others)), directory)
-    return Found([found[number] for number in range(len(others))], trials.pace.get(workload.key))
+    return MeasuredPart([found[number] for number in range(len(others))], trials.pace.get(workload.key))
 
 
 def _unpacked(one: Mapping[str, Any], files: Sequence[bytes], path: Path) -> BuiltCandidate:
@@ -134,7 +134,7 @@ def _compare(asked: Header, libraries: Sequence[bytes]) -> bytes:
         for path, content in zip(paths, libraries, strict=True):
             write_atomic(path, content, durable=False)
         request = {**asked["request"], "device": load_settings().device}
-        return pack({"compared": dict(time_here(request, paths, silent))})
+        return pack_message({"compared": dict(time_here(request, paths, silent))})
 
 
 @lru_cache(maxsize=_DIFFERENT_TRIALS)

@@ -19,7 +19,7 @@ from compiler.tune.cluster import measurer as measuring
 from compiler.tune.cluster import roster as rosters
 from compiler.tune.cluster import work
 from compiler.tune.cluster.measurer import ClusterMeasurer
-from compiler.tune.cluster.message import environment_from, pack, unpack
+from compiler.tune.cluster.message import environment_from, pack_message, unpack_message
 from compiler.tune.cluster.place import described_target, target_from
 from compiler.tune.cluster.roster import Roster, answer
 from compiler.tune.measure.built import BuiltCandidate
@@ -41,11 +41,11 @@ def seconds_of(program: str) -> float:
     return 1e-3 * (1 + int(program[:6], 16) / (1 << 24))
 
 
-def replayed(workload: Workload, asked: Mapping[str, Any], built: Any) -> work.Found:
+def replayed(workload: Workload, asked: Mapping[str, Any], built: Any) -> work.MeasuredPart:
     """In place of `measure_here`: the first of those built is the default schedule."""
     assert workload.key == WORKLOAD.key
     found = [Measured(OK, (seconds_of(one["program"]),), "", "replay") for one, _ in built[1:]]
-    return work.Found(found, asked["pace"] or seconds_of(built[0][0]["program"]))
+    return work.MeasuredPart(found, asked["pace"] or seconds_of(built[0][0]["program"]))
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def environment() -> Environment:
-    asked = pack({"do": "describe", **ABOUT})
+    asked = pack_message({"do": "describe", **ABOUT})
     return environment_from(answer(work.carry_out(asked))["environment"])
 
 
@@ -123,7 +123,7 @@ def test_who_loses_workers_twice_is_recorded_and_no_other(monkeypatch: pytest.Mo
     submit, measured = cluster.submit, []
 
     def noting(task: Any, *arguments: Any, **words: Any) -> Any:
-        pieces = [unpack(one.value)[0]["program"] for one in arguments[2:]]
+        pieces = [unpack_message(one.value)[0]["program"] for one in arguments[2:]]
         if words.get("resource") == MEASURES:
             measured.append(pieces)
         cluster.loses = lambda _, resource: resource == MEASURES and fatal in pieces
@@ -194,21 +194,21 @@ def test_a_worker_makes_a_candidate_by_itself_and_says_where_it_is_another() -> 
         "decisions": [[name, list(value)] for name, value in made.decisions.items()],
     }  # fmt: skip
     with pytest.raises(Exception, match="another program of the same decisions"):
-        answer(work.carry_out(pack(request)))
+        answer(work.carry_out(pack_message(request)))
 
 
 def test_nothing_is_raised_on_a_worker() -> None:
-    for message in (b"no message", pack({"do": "nothing"}), pack({"do": "build"})):
-        header, _ = unpack(work.carry_out(message))
+    for message in (b"no message", pack_message({"do": "nothing"}), pack_message({"do": "build"})):
+        header, _ = unpack_message(work.carry_out(message))
         assert header["error"]["kind"] == "InternalError"
 
 
 def test_a_message_is_as_it_was() -> None:
     files = [b"\n\x00", b"", b"{}"]
-    assert unpack(pack({"a": [1, "\n"]}, files)) == ({"a": [1, "\n"]}, files)
-    for broken in (pack({}, files)[:-1], b"{}", b"[]\n", b""):
+    assert unpack_message(pack_message({"a": [1, "\n"]}, files)) == ({"a": [1, "\n"]}, files)
+    for broken in (pack_message({}, files)[:-1], b"{}", b"[]\n", b""):
         with pytest.raises((ValueError, KeyError)):
-            unpack(broken)
+            unpack_message(broken)
 
 
 def test_a_target_means_the_same_elsewhere() -> None:
