@@ -29,6 +29,10 @@ DEFAULT_NOTE = "default"
 """The note that marks the record of a default schedule, which all others are compared with."""
 
 
+PREDICTED_NOTE = "predicted"
+"""The note with the seconds that the cost model expected when the candidate was proposed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What a time depends on beside the workload.
@@ -85,6 +89,14 @@ class Record:
     def is_default(self) -> bool:
         """Whether it is of the schedule that is taken where nothing is known."""
         return DEFAULT_NOTE in self.notes
+
+    @property
+    def predicted(self) -> float | None:
+        """Seconds that the cost model expected; None where it was not asked, or knew too little."""
+        try:
+            return float(self.notes[PREDICTED_NOTE])
+        except (KeyError, ValueError):
+            return None
 
     @classmethod
     def of(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,7 +31,7 @@ from compiler.tune.environment import differences
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
-from compiler.tune.record import DEFAULT_NOTE, OK, Environment, Measured, Record
+from compiler.tune.record import DEFAULT_NOTE, OK, PREDICTED_NOTE, Environment, Measured, Record
 from compiler.tune.report import Budget, TuneState
 from compiler.tune.strategies.strategy import Strategy
 from compiler.tune.strategies.tasks import TaskScheduler
@@ -109,7 +109,12 @@ class Search:
         pairs = list(zip(candidates, measured, strict=True))
         default = search.default.program
         records = [
-            record_of(one, result, self.environment, is_default=one.program == default)
+            record_of(
+                one,
+                result,
+                self.environment,
+                _notes(strategy.expected(one), is_default=one.program == default),
+            )
             for one, result in pairs
         ]
         self._keep(search.kernel, records)
@@ -180,7 +185,10 @@ kernel one is its default schedule."""
 
 
 def record_of(
-    candidate: KernelCandidate, measured: Measured, environment: Environment, *, is_default: bool = False
+    candidate: KernelCandidate,
+    measured: Measured,
+    environment: Environment,
+    notes: Mapping[str, str] | None = None,
 ) -> Record:
     """The record of a candidate."""
     return Record.of(
@@ -191,8 +199,16 @@ def record_of(
         measured,
         environment,
         now(),
-        {DEFAULT_NOTE: "1"} if is_default else {},
+        notes or {},
     )
+
+
+def _notes(expected: float | None, *, is_default: bool) -> dict[str, str]:
+    """What a record says beside decisions and times."""
+    return {
+        **({DEFAULT_NOTE: "1"} if is_default else {}),
+        **({PREDICTED_NOTE: f"{expected:.6g}"} if expected is not None else {}),
+    }
 
 
 def kernel_search(kernel: NetworkKernel, target: Target, ms: float) -> KernelSearch:

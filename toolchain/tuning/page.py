@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import compiler
 from toolchain import console
 from toolchain.charts import Line, LineChart, LinePoint, chart_element, chart_styles
 from toolchain.pages.page import TABLE_SCRIPT, Page, render_page
+from toolchain.tuning.schedules import decision_rows, marked_steps
 from toolchain.tuning.words import HEADER, by_time, decisions_text, kernel_row, shown_name
 
 _HERE = Path(__file__).parent
@@ -73,13 +76,21 @@ def _kernel(
         "name": shown_name(one.name),
         "log": log_name(number),
         "charts": [_Drawn(chart) for chart in _charts(number, measured)],
+        "prediction": _prediction(measured),
         "reasons": list(_reasons(records)),
         "changed": decisions_text(one),
-        "traces": [
-            (title, record.trace)
-            for title, record in (("default", default), ("best", best))
-            if record is not None and record.trace
-        ],
+        **_schedules(default, best),
+    }
+
+
+def _schedules(default: compiler.TuningRecord | None, best: compiler.TuningRecord | None) -> dict[str, Any]:
+    """Decisions and steps of the best schedule beside the default's; empty where there is only one."""
+    if default is None or best is None or best is default:
+        return {"decisions": [], "steps": []}
+    steps = marked_steps(default.trace, best.trace)
+    return {
+        "decisions": decision_rows(default, best),
+        "steps": list(zip(("default", "best"), steps, strict=True)),
     }
 
 
@@ -93,10 +104,12 @@ class _Drawn(str):
 
 
 def _charts(number: int, measured: Sequence[compiler.TuningRecord]) -> Iterator[str]:
-    """The time of each candidate, and the best one so far."""
+    """The time of each candidate with the best one so far; what was predicted beside what was measured."""
     if len(measured) < 2:
         return
     yield chart_element(_curve(measured), f"curve{number}")
+    if len(predicted := _predicted(measured)) > 1:
+        yield chart_element(_predictions(predicted), f"predicted{number}")
 
 
 def _curve(measured: Sequence[compiler.TuningRecord]) -> LineChart:
@@ -104,6 +117,33 @@ def _curve(measured: Sequence[compiler.TuningRecord]) -> LineChart:
     bests = [min(times[: count + 1]) for count in range(len(times))]
     lines = (Line("each candidate", _points(times)), Line("best so far", _points(bests)))
     return LineChart("Time by candidate", "ms", tuple(str(count) for count in range(len(times))), lines)
+
+
+def _predicted(measured: Sequence[compiler.TuningRecord]) -> list[tuple[float, float]]:
+    """(measured, predicted) milliseconds of what the cost model was asked for, the fastest first."""
+    pairs = ((one.measured.median, one.predicted) for one in measured)
+    return sorted((1e3 * took, 1e3 * expected) for took, expected in pairs if expected is not None)
+
+
+def _predictions(pairs: Sequence[tuple[float, float]]) -> LineChart:
+    took, expected = zip(*pairs, strict=True)
+    lines = (Line("measured", _points(took)), Line("predicted", _points(expected)))
+    steps = tuple(str(count) for count in range(len(pairs)))
+    return LineChart("Predicted and measured, the fastest candidate first", "ms", steps, lines)
+
+
+def _prediction(measured: Sequence[compiler.TuningRecord]) -> str:
+    """How well the cost model ordered what it proposed."""
+    pairs = _predicted(measured)
+    if len(pairs) < 2:
+        return ""
+    couples = [(a, b) for a, b in itertools.combinations(pairs, 2) if a[0] != b[0]]
+    right = sum(a[1] < b[1] for a, b in couples)
+    off = statistics.median(abs(expected / took - 1.0) for took, expected in pairs)
+    return (
+        f"The cost model predicted {len(pairs)} of these candidates: it was {100 * off:.0f} % off in the "
+        f"median, and of {100 * right / max(1, len(couples)):.0f} % of the pairs it knew which is faster."
+    )
 
 
 def _points(values: Sequence[float]) -> tuple[LinePoint, ...]:

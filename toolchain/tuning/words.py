@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import compiler
 from toolchain import console
+from toolchain.tuning.schedules import value_text
 
 HEADER = ("kernel", "share", "default ms", "best ms", "gain", "trials", "errors")
 _NAME_LETTERS = 48
@@ -72,12 +73,8 @@ def tuning_summary(report: compiler.TuneReport) -> str:
 def decisions_text(one: compiler.TunedKernel) -> str:
     """The decisions that are not the default's."""
     return "; ".join(
-        f"{name} {_value(before)} -> {_value(after)}" for name, (before, after) in one.changed.items()
+        f"{name} {value_text(before)} -> {value_text(after)}" for name, (before, after) in one.changed.items()
     )
-
-
-def _value(value: tuple[int, ...] | None) -> str:
-    return "not asked" if value is None else " ".join(map(str, value))
 
 
 def plan_table(kernels: Sequence[compiler.TunedKernel]) -> str:

@@ -60,6 +60,7 @@ class Evolution(Sequential):
         self._ranking, self._rates = ranking or AnalyticRanking(), rates or EvolutionRates()
         self._analytic_left = self._rates.analytic
         self._own: dict[str, KernelCandidate] = {}  # proposed, by their programs; not heard of yet
+        self._expected: dict[str, float] = {}  # seconds of what was proposed, by programs
         self._reserve: list[KernelCandidate] = []  # made, and not proposed yet
         self._later: list[Decisions] = []  # the same, of little promise
         self._told: dict[str, tuple[Decisions, float]] = {}
@@ -121,10 +122,23 @@ class Evolution(Sequential):
         while len(self._reserve) < count and self._later:
             candidate = self.space.revisit(self._later.pop())
             self._reserve += [candidate] if candidate is not None else []
-        ranked = _ranked(self._reserve, self._ranking.of_candidates(self._reserve))
+        scores = self._ranking.of_candidates(self._reserve)
+        ranked = _ranked(self._reserve, scores)
+        self._expect(self._reserve, scores)
         self._reserve = ranked[count : 2 * count]
         self._later += [item.decisions for item in ranked[2 * count :]]  # loops are large
         return found + ranked[:count]
+
+    def _expect(self, candidates: Sequence[KernelCandidate], scores: Sequence[float]) -> None:
+        """Note what those take that may be proposed now."""
+        seconds = self._ranking.in_seconds(scores)
+        self._expected = {}
+        if seconds is not None:
+            self._expected = {one.program: took for one, took in zip(candidates, seconds, strict=True)}
+
+    def expected(self, candidate: KernelCandidate) -> float | None:
+        """See `Strategy`."""
+        return self._expected.get(candidate.program)
 
     def _make(self, decisions: Decisions, otherwise: Chooser, found: list[KernelCandidate]) -> None:
         """Make what is open and nearest to decisions, and add it if it is new."""

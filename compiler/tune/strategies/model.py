@@ -26,6 +26,8 @@ _FEWEST = 12
 _KEPT = 64
 """Measurements that trees of a file are taken for: those learned here come when there are more."""
 _LEAST_WEIGHT = 0.05
+_LEAST_SCORE = 0.01
+"""Below which a prediction says only that a candidate is slow, or fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class CostModel:
     def of_decisions(self, workload: str) -> Trees | None:
         """The trees on a workload's decisions; None where too little of it was measured."""
         return self._own.setdefault(workload, _Data()).up_to_date(_learned_decisions)
+
+    def fastest(self, workload: str) -> float:
+        """Seconds of the fastest candidate of a workload; infinite where none was measured."""
+        samples = self._own.setdefault(workload, _Data()).samples
+        return min((item.seconds for item in samples), default=math.inf)
 
     def save(self, path: Path) -> bool:
         """Write the trees on loops and decisions; false where there are none yet."""
@@ -161,3 +168,10 @@ class LearnedRanking:
             row_of(pooled(item.lowered, self._facts), decided(Walk.of(item)), names) for item in candidates
         ]
         return trees.of(np.vstack(rows))
+
+    def in_seconds(self, scores: Sequence[float]) -> list[float] | None:
+        """See `Ranking`: a score is the part that the fastest candidate takes of the time."""
+        fastest = self._model.fastest(self._workload)
+        if self._model.of_loops() is None or not math.isfinite(fastest):
+            return None
+        return [fastest / max(score, _LEAST_SCORE) for score in scores]

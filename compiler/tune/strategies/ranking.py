@@ -25,6 +25,10 @@ class Ranking(Protocol):
         """Scores of candidates that were made."""
         ...
 
+    def in_seconds(self, scores: Sequence[float]) -> list[float] | None:
+        """What the scores of made candidates mean in seconds; None where they mean nothing of the kind."""
+        ...
+
 
 class AnalyticRanking:
     """By the estimated costs of the options that were taken, each relative to the cheapest one beside it."""
@@ -39,3 +43,6 @@ class AnalyticRanking:
     def of_candidates(self, candidates: Sequence[KernelCandidate]) -> list[float]:
         """See `Ranking`."""
         return [-Walk.of(item).surplus for item in candidates]
+
+    def in_seconds(self, scores: Sequence[float]) -> None:
+        """Costs of decisions are no times."""

@@ -31,6 +31,10 @@ class Strategy(Protocol):
         """Hear of a measurement: of what was proposed, or of what a database has from before."""
         ...
 
+    def expected(self, candidate: KernelCandidate) -> float | None:
+        """Seconds that a candidate was expected to take when it was proposed; None where nobody knew."""
+        ...
+
 
 FRUITLESS = 8
 """Schedules that are made for each one that is wanted, at most: a space of many decisions may hold few
@@ -75,6 +79,10 @@ class Sequential:
     def learn(self, tried: Tried, measured: Measured) -> None:
         """See `Strategy`."""
         self.space.tell(tried, measured)
+
+    def expected(self, candidate: KernelCandidate) -> float | None:  # noqa: ARG002 - of the interface
+        """See `Strategy`."""
+        return None
 
     def chooser(self) -> Chooser | None:
         """What makes the next candidate; None when there is none. The space is not exhausted."""

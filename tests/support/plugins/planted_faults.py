@@ -21,7 +21,7 @@ from compiler.plugin import (
 KIND, NUMBER, NOTE = "faults.kind", "faults.number", "planted_fault"
 _EATING = """for (volatile int on = 1; on;) {
   auto *const page = static_cast<volatile char *>(__builtin_malloc(1 << 24));
-  for (int place = 0; place < 1 << 24; place += 512) page[place] = 1;
+  for (int place = 0; place < 1 << 24; place += 4096) page[place] = 1;
 }"""
 FAULTS = {
     "wrong": ("wrong", "return 1.0f;"),

@@ -305,3 +305,20 @@ def test_random_damage_is_refused_or_harmless(seed: int, file: Path, tmp_path: P
     except BadInputError:
         return
     assert len(found) == len(ROWS)
+
+
+def test_what_is_proposed_was_expected_to_take_about_so_long() -> None:
+    """Nothing is expected of the first ones; when there are trees, a time near to what it takes."""
+    of = toy_space(16)
+    model = CostModel()
+    strategy = Evolution(of, 1, ranking=model.ranking(of.workload.key, of.target.facts))
+    first = strategy.propose(24)
+    assert [strategy.expected(one) for one in first] == [None] * 24
+    hear(strategy, first)
+    searched(strategy, 12, most=36)
+    later = strategy.propose(24)
+    told = [(one, strategy.expected(one)) for one in later]
+    known = [(seconds_of(one), expected) for one, expected in told if expected is not None]
+    assert len(known) > 12
+    off = sorted(abs(expected / took - 1.0) for took, expected in known)
+    assert off[len(off) // 2] < 0.3
