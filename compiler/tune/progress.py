@@ -17,7 +17,8 @@ class KernelSearch:
     """One kernel of the network while its schedule is looked for.
 
     default: its untuned candidate. ms: of all its calls in an inference of the untuned library. records: by
-    the programs that were measured, the fastest of each. tried: how many there were, failures too.
+    the programs that were measured, the fastest of each. tried: how many there were, failures too. settled:
+    ids of those whose order was found out in turns, the fastest first.
     """
 
     kernel: NetworkKernel
@@ -26,6 +27,7 @@ class KernelSearch:
     records: dict[str, Record] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     tried: int = 0
+    settled: tuple[str, ...] = ()
     kept: bool = False
     reason: str = ""
 
@@ -64,13 +66,15 @@ class KernelSearch:
 
     @property
     def faster(self) -> list[Record]:
-        """Records of other schedules that took less time than the default's."""
-        found = self.records.values()
-        return [
+        """Records of other schedules that took less time than the default's, the fastest first."""
+        found = [
             one
-            for one in sorted(found, key=lambda one: one.measured.median)
+            for one in sorted(self.records.values(), key=lambda one: one.measured.median)
             if one.measured.median < self.default_seconds and one.program != self.default.program
         ]
+        by_id = {one.id: one for one in found}
+        first = [by_id[one] for one in self.settled if one in by_id]
+        return first + [one for one in found if one.id not in self.settled]
 
     def row(self, whole: float) -> TunedKernel:
         """As it is reported; `whole` are the milliseconds of all kernels."""

@@ -29,6 +29,7 @@ from compiler.tune.progress import KernelSearch
 from compiler.tune.record import Record
 from compiler.tune.report import Budget, TunedKernel, TuneReport, TuneRequest
 from compiler.tune.session import Callbacks, Search, first_guesses, kernel_search, known_records
+from compiler.tune.settling import Settles, settle_order
 from compiler.tune.strategies.choice import STRATEGIES, make_strategy, model_for, scheduler_for
 from compiler.tune.strategies.space import Space
 from compiler.tune.strategies.strategy import Strategy
@@ -155,11 +156,12 @@ class _Tuner:
         searches = [kernel_search(one, target, times[one.workload.key]) for one in kernels]
         known = self._recall(searches)
         strategies = [self._strategy(one, records) for one, records in zip(searches, known, strict=True)]
+        measurer = self._measurer(untuned, searches)
         found = Search(
             searches,
             strategies,
             scheduler_for(request.strategy, [_task(one) for one in searches], request.budget.min_gain),
-            self._measurer(untuned, searches),
+            measurer,
             self._environment,
             self._database,
             request.budget,
@@ -169,6 +171,8 @@ class _Tuner:
         found.run()
         least, most = _FINAL_SECONDS
         seconds = min(most, max(least, _FINAL_SHARE * found.seconds))
+        if isinstance(measurer, Settles):
+            settle_order(searches, measurer, target, seconds, self._progress)
         finished = finish(self._network, untuned, searches, seconds, self._progress)
         self._withdraw(finished, searches)
         output = request.options.output
