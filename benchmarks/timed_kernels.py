@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from compiler.core.compilers import run_compiler
 from compiler.core.files import write_atomic
-from compiler.core.settings import load_settings
+from compiler.core.settings import load_settings, usable_processors
 from compiler.loops.queries import static_shape
 from compiler.targets import Target
 from compiler.targets.build import compile_object
@@ -61,13 +62,17 @@ extern "C" __attribute__((visibility("default"))) double least(void *const *bufs
 
 @dataclass
 class TimedKernels:
-    """Least seconds of a workload's candidates by their programs, in a file and beside built kernels."""
+    """Least seconds of a workload's candidates by their programs, in a file and beside built kernels.
+
+    known_only: nothing is built and timed; a candidate without a time ends the program.
+    """
 
     name: str
     directory: Path
     target: Target
     seconds: dict[str, float] = field(default_factory=dict)
     decisions: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    known_only: bool = False
 
     def __post_init__(self) -> None:
         if self.file.exists():
@@ -86,8 +91,17 @@ class TimedKernels:
         """Its seconds: those on file, else measured now."""
         key = candidate.program[:16]
         if key not in self.seconds:
+            if self.known_only:
+                raise SystemExit(f"{self.file} has no time of {key}: record with these rules first")
             self.time(candidate)
         return self.seconds[key]
+
+    def build(self, candidates: Sequence[KernelCandidate]) -> None:
+        """Build those that have no time yet, so many at once as there are processors; nothing is timed."""
+        made = {one.program[:16]: one for one in candidates if one.program[:16] not in self.seconds}
+        if made and not self.known_only:
+            with ThreadPoolExecutor(usable_processors()) as pool:
+                list(pool.map(self._built, made, made.values()))
 
     def time(self, candidate: KernelCandidate, turns: int = 2, seconds: float = 0.03) -> None:
         """Build it if it is new, and time it some turns more."""

@@ -1,12 +1,14 @@
 """What the search is worth, on times that are measured once: strategies replayed with several seeds.
 
-    python benchmarks/tuning_replay.py [--only conv] [--seeds 5]
+    python benchmarks/tuning_replay.py [--only conv] [--seeds 5]   times what it has no times of, and replays
+    python benchmarks/tuning_replay.py --replay                    replays only, and needs no quiet machine
 
-Each kernel that any of them proposes is built and timed when it is first proposed, and its time is kept below
-build/benchmarks; a replay with the same times takes no measurements. What random search finds is read off
-256 candidates at random: each seed takes 200 of them in an order of its own. Printed for each case: the
-trials until a strategy has what random search has after 200 (medians over the seeds), how well the cost model
-ranks what it has not seen after 128 measurements (Kendall's tau), and whether a seed gives the same again.
+Each kernel that any of them proposes is built and timed when it is first proposed, and its time is kept in
+build/benchmarks/tuning-replay after every dozen, so it goes on where it was stopped; a replay with the same
+times takes no measurements. Random search is read off 256 candidates at random: each seed takes 200
+of them in an order of its own. Printed for each case: the trials until a strategy has what random search has
+after 200 (medians over the seeds), how well the cost model ranks what it has not seen after 128 measurements
+(Kendall's tau), and whether a seed gives the same again.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from compiler.loops.queries import static_shape
 from compiler.pipeline import run_job
 from compiler.reports import CompileOptions
 from compiler.schedule.chooser import Chooser, RecordingChooser, ReplayChooser
+from compiler.schedule.known_steps import KnownSteps
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import Tuned
 from compiler.stages.workload import Workload
@@ -87,7 +90,7 @@ class Remembered:
     """Makes each candidate once, for all the searches."""
 
     def __init__(self) -> None:
-        self._tree = DecisionTree()
+        self._tree, self._known = DecisionTree(), KnownSteps()
         self._made: dict[frozenset[tuple[str, tuple[int, ...]]], KernelCandidate] = {}
 
     def __call__(self, workload: Workload, target: Target, chooser: Chooser) -> KernelCandidate:
@@ -95,7 +98,7 @@ class Remembered:
         walk = self._tree.walk(asked)
         key = frozenset(walk.decisions.items())
         if key not in self._made:
-            made = make_candidate(workload, target, ReplayChooser(walk.decisions, chooser))
+            made = make_candidate(workload, target, ReplayChooser(walk.decisions, chooser), self._known)
             self._tree.add(made.decisions, made.offered)
             key = frozenset(made.decisions.items())
             self._made[key] = made
@@ -117,6 +120,7 @@ def searched(
     found: list[KernelCandidate] = []
     seconds: list[float] = []
     while len(found) < most and (batch := strategy.propose(min(BATCH, most - len(found)))):
+        times.build(batch)
         for candidate in batch:
             seconds.append(times.of(candidate))
             strategy.learn(candidate, Measured(OK, (seconds[-1],)))
@@ -189,10 +193,10 @@ def tau(scores: Sequence[float], seconds: Sequence[float]) -> float:
 HEAD = ["case", "search", "default", "random 200", "trials to it", "all seeds", "16", "32", "64", "200"]
 
 
-def replayed(name: str, seeds: int) -> tuple[list[list[str]], str, dict[str, object]]:
+def replayed(name: str, seeds: int, *, known_only: bool) -> tuple[list[list[str]], str, dict[str, object]]:
     """Rows, a line of text, and the data of a case."""
     target, workload, remembered = get_target("cpu"), workload_of(name), Remembered()
-    times = TimedKernels(name, PLACE, target)
+    times = TimedKernels(name, PLACE, target, known_only=known_only)
 
     def space() -> Space:
         return Space(workload, target, remembered)
@@ -220,10 +224,11 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=CASES, action="append")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--replay", action="store_true", help="take no measurements")
     args = parser.parse_args()
     rows, notes, data = [], [], {}
     for name in args.only or CASES:
-        made, note, data[name] = replayed(name, args.seeds)
+        made, note, data[name] = replayed(name, args.seeds, known_only=args.replay)
         rows += made
         notes.append(note)
         print(note, flush=True)

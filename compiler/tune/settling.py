@@ -1,7 +1,7 @@
 """Before the network decides: which of a kernel's last few candidates is the fastest, in turns.
 
-Candidates were measured in different batches, each in turns with the default schedule. Where the best ones are as
-near to each other as such times are known, their order is a matter of chance, and the network tries them in it.
+Candidates were measured in different batches, each in turns with the default schedule. Where the best ones
+are as near to each other as such times are known, their order is a matter of chance.
 """
 
 from __future__ import annotations

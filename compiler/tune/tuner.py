@@ -216,8 +216,8 @@ class _Tuner:
     def _open_kernels(self) -> tuple[str, ...]:
         if not self._left:
             return ()
-        said = counted(self._left, "kernel")
-        return (f"{said} of free sizes keep their default schedules: only kernels of known sizes are tuned",)
+        said = f"{counted(self._left, 'kernel')} of free sizes keep their default schedules"
+        return (f"{said}: tune with one size (`--dim NAME=N`), and compile with it as a specialisation",)
 
     def _recall(self, searches: Sequence[KernelSearch]) -> list[list[Record]]:
         """Records of the database that count as measured here, by kernel; the searches hear of them."""

@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 import compiler
+from compiler import SizeRange, SpecialisedSizes
 from compiler.core.settings import load_settings
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.tune.candidate import make_candidate
@@ -19,6 +20,7 @@ from compiler.tune.database.store import Database
 from compiler.tune.environment import environment_here
 from tests.support.command import tk
 from tests.support.onnx_models import model
+from tests.support.sized_models import SIZED
 from tests.support.tuned import job_of, record_of, tune, workloads_of
 
 X = np.linspace(-1, 1, 24 * 36, dtype=np.float32).reshape(24, 36)
@@ -190,3 +192,25 @@ def test_the_command_says_how_many_kernels_are_tuned(path: Path, tmp_path: Path)
     (shown,) = tk("inspect", "m.so", "--json", cwd=tmp_path).json["kernels"]
     assert shown["record"] == kernel(path)["record"] != ""
     assert "tuned" not in tk("compile", path, "--no-db", cwd=tmp_path).out
+
+
+def test_what_was_tuned_for_one_size_is_in_a_specialisation_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of free sizes are not tuned, those of one size are the same ones in both libraries."""
+    monkeypatch.setenv("TK_TUNING_DB", str(tmp_path / "own" / "tuning.db"))
+    onnx.save(SIZED["attention"](), tmp_path / "m.onnx")
+    made = tune(tmp_path / "m.onnx", own(), options={"dims": {"B": 2, "S": 16}})
+    compiled(
+        tmp_path / "m.onnx",
+        dims={"B": SizeRange(1, 8), "S": SizeRange(1, 64)},
+        specialisations=(SpecialisedSizes({}, {"B": 2, "S": 16}),),
+    )
+    manifest = compiler.manifest_of(tmp_path / "m.so")
+    (special,) = manifest["specialisations"]
+    records = [
+        {manifest["kernels"][step["kernel"]]["record"] for step in one["steps"]}
+        for one in (manifest, special)
+    ]
+    assert records[1] >= {one.id for one in made}
+    assert not records[0] & {one.id for one in made}

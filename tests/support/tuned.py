@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,12 +135,16 @@ def tune(
     model: Path,
     database: Path,
     change: Callable[[Environment], Environment] = lambda item: item,
+    options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> list[Record]:
-    """Add a record of each workload of a model, other than its default, as if it had been measured."""
-    job = job_of(model)
+    """Add a record of each workload of a model, other than its default, as if it had been measured.
+
+    options: of the compile.
+    """
+    job = job_of(model, **options or {})
     environment = change(environment_here(job.target, job.settings))
-    workloads = workloads_of(model)
+    workloads = workloads_of(model, **options or {})
     made = [record_of(other_than_default(one, job), environment, **changes) for one in workloads]
     Database.open(database).add(made, workloads)
     return made
