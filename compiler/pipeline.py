@@ -53,6 +53,7 @@ from compiler.stages.dump import (
     kernel_file,
 )
 from compiler.stages.free_sizes import import_for_job
+from compiler.stages.graph_decisions import choose_graph
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, KernelTask, Step, library_steps, make_kernels
@@ -106,7 +107,7 @@ def _run_stages(
         with clock.stage("host"):
             host = render_plan(plan)
             job.dump.model(HOST, host, ".cpp")
-            manifest = model_manifest(graphs[0], kernels, steps, plan, images, job)
+            manifest = model_manifest(graphs[0], kernels, steps, plan, images, jobs[0])
             job.dump.model(MANIFEST, manifest.decode(), ".json")
         if build is None:
             _write_sources(kernels, module, host, job)
@@ -114,7 +115,7 @@ def _run_stages(
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]
     if observe is not None:
-        observe(Compilation(laid_out[0], kernels, steps[0], storage, made[:-1]))
+        observe(Compilation(laid_out[0], kernels, steps[0], storage, made[:-1], jobs[0].graph))
     if job.options.emit == "object":
         _write_objects(made, images, job)
         return clock.report(kernels=len(kernels))
@@ -154,6 +155,8 @@ def _laid_out_graphs(
         graphs = _each(_read, imported.graphs, jobs)
     with clock.stage("rewrite"):
         graphs = _each(_rewritten, graphs, jobs)
+        if len(graphs) == 1:  # several share weights and states, so their layouts are those by cost
+            jobs = [replace(jobs[0], graph=choose_graph(graphs[0], job))]
     with clock.stage("fuse"):
         fused = _each(_fused, graphs, jobs)
     with clock.stage("layout"):

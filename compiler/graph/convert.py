@@ -73,17 +73,19 @@ def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
     return Alias(value, offset)
 
 
-def lay_out(fused: FusedGraph, costs: LayoutCosts, *, blocks: bool = True) -> LaidOut:
+def lay_out(
+    fused: FusedGraph, costs: LayoutCosts, *, blocks: bool = True, conversions: bool = True
+) -> LaidOut:
     """The graph with the conversions that pay, and the cheapest layout of every tensor.
 
     Every conversion that might pay is tried; those whose two sides get the same layout are left out again, as
     are copies without memory, which readers compute by index arithmetic. Without `blocks` everything is
-    row-major.
+    row-major; without `conversions` there are no copies.
     """
     if costs.lanes < 2 or not blocks:  # no vectors of channels, so no blocks of them
         choices = layout_choices(fused, costs.lanes)
         return LaidOut(fused, {value: found[0] for value, found in choices.items()})
-    copies = possible_copies(fused)
+    copies = possible_copies(fused) if conversions else {}
     tried = _with_copies(fused, copies)
     layouts = choose_layouts(tried, costs, copies.items())
     real = ((value, copy) for value, copy in copies.items() if copy in layouts)

@@ -9,13 +9,15 @@ from pathlib import Path
 from compiler.graph.convert import LaidOut
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.storage import Storage
+from compiler.stages.tuned import GraphChoices
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
     """A model on its way to a library.
 
-    objects: of the kernels, where the host runs them; several kernels may share one.
+    objects: of the kernels, where the host runs them; several kernels may share one. graph: what was decided
+    about it.
     """
 
     laid_out: LaidOut
@@ -23,3 +25,4 @@ class Compilation:
     steps: Sequence[Step]
     storage: Storage
     objects: Sequence[Path]
+    graph: GraphChoices

@@ -10,23 +10,32 @@ from compiler.graph.fuse import MOST_NODES, FusedGraph, fuse
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph
 from compiler.stages.job import CompileJob
-from compiler.stages.layout_costs import TargetLayoutCosts
+from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
 from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, IN_PLACE
+from compiler.stages.tuned import Layouts
+
+_LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}
+"""How much dearer what fills no vectors is taken to be."""
 
 
 def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     """The graph cut into groups, each one kernel."""
     applications = job.limits.of(FUSE)
-    fused = fuse(graph, MOST_NODES if job.does(FUSE) else 1, applications.most)
+    most = job.graph.fusion or MOST_NODES
+    fused = fuse(graph, most if job.does(FUSE) else 1, applications.most)
     for node in fused.joined:
         applications.add(described(node))
-    joins = job.does(FUSE) and not job.target.facts.binds_threads and job.does_whole(FUSE_ATTENTION)
+    joins = job.does(FUSE) and job.graph.attention and not job.target.facts.binds_threads
+    joins = joins and job.does_whole(FUSE_ATTENTION)
     return fuse_attention(fused) if joins else fused
 
 
 def laid_out_groups(fused: FusedGraph, job: CompileJob) -> LaidOut:
     """The groups, and how each tensor between them lies in memory."""
-    laid_out = lay_out(fused, TargetLayoutCosts(job.target.facts), blocks=job.does_whole(BLOCK_LAYOUTS))
+    way = job.graph.layout
+    costs = TargetLayoutCosts(job.target.facts, Cycles().scaled(_LANES.get(way, 1.0)))
+    blocks = job.does_whole(BLOCK_LAYOUTS) and way != Layouts.ROW_MAJOR
+    laid_out = lay_out(fused, costs, blocks=blocks, conversions=way != Layouts.WITHOUT_COPIES)
     made = replace(laid_out, in_place=job.does(IN_PLACE))
     if made.aliases:
         job.limits.of(IN_PLACE).are_all("the model")

@@ -15,7 +15,7 @@ from compiler.reports import CompileOptions
 from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser, ReplayChooser
 from compiler.stages.dump import SPECIALISED, Dump, Edit, read_edit
 from compiler.stages.plugins import load_plugins
-from compiler.stages.tuned import Records, Tuned, no_records
+from compiler.stages.tuned import GraphChoices, Records, Tuned, no_records
 from compiler.targets import Target, get_target
 
 KERNEL_STAGES = ("loops", "schedule", "lower", "render")
@@ -29,8 +29,8 @@ class CompileJob:
 
     external: opens the model's external data. edit: takes the place of what a stage makes for a kernel.
     records: what is known of tuned kernels. chooser: fills the open decisions of forms and schedules that
-    they leave. limits: count what passes are applied to.
-    progress: is told of stages and of kernels done.
+    they leave. limits: count what passes are applied to. graph: what was decided about the graph, by default
+    by estimates. progress: is told of stages and of kernels done.
     """
 
     model: Path
@@ -43,6 +43,7 @@ class CompileJob:
     chooser: Chooser = field(default_factory=AnalyticChooser)
     limits: Limits = field(default_factory=Limits)
     records: Records = no_records
+    graph: GraphChoices = field(default_factory=GraphChoices)
     progress: Progress = silent
 
     @classmethod

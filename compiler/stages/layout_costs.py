@@ -7,7 +7,7 @@ do with whole vectors by the cycles below.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.core.target import TargetFacts
 from compiler.graph.fuse import Group
@@ -35,6 +35,11 @@ class Cycles:
     broadcast: float = 0.25  # a convolution reads its input channel by channel from rows
     whole_blocks: float = 0.5  # of the time of a convolution whose other forms (Winograd) want whole blocks
     slow: float = 2.0  # one product of a grouped convolution whose groups do not fit the blocks
+
+    def scaled(self, factor: float) -> Cycles:
+        """The same with all that moves single lanes so many times as dear."""
+        moving = ("scatter", "gather", "rows_of_blocks", "regroup", "ungroup", "uneven", "broadcast")
+        return replace(self, **{name: factor * getattr(self, name) for name in moving})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from compiler.render.device import Launch
 from compiler.render.host import HostPlan, PlanSpecialisation
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
+from compiler.stages.tuned import GraphChoices
 from compiler.targets.device import Images
 
 VERSION = 1
@@ -70,6 +71,7 @@ def model_manifest(
     }
     left_out = {"without": job.options.without, "conservative": job.options.conservative}
     content |= {name: list(values) for name, values in left_out.items() if values}
+    content |= {"graph": _graph(job.graph)} if job.graph.record else {}
     content |= {"limits": dict(sorted(job.options.limits.items()))} if job.options.limits else {}
     plugins = [{"name": name, "sha256": digest} for name, digest in target.plugins.identity]
     content |= {"plugins": plugins} if plugins else {}
@@ -114,6 +116,15 @@ def _tensors(
 def _extents(graph: Graph, value: Value) -> list[dict[str, Any] | None]:
     """How each axis follows from the symbols; null where a run has all of it."""
     return [None if extent is None else asdict(extent) for extent in graph.extents[value]]
+
+
+def _graph(made: GraphChoices) -> dict[str, Any]:
+    """What a tuning record decided about the graph."""
+    return {
+        "record": made.record,
+        "workload": made.workload.key if made.workload is not None else "",
+        "decisions": {name: list(value) for name, value in made.decisions.items()},
+    }
 
 
 def _kernels(kernels: Sequence[Kernel], steps: Sequence[Sequence[Step]]) -> list[dict[str, Any]]:

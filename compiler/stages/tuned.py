@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # the loops behind it are slow to import, and a command line's help needs none
+    from compiler.schedule.chooser import Option
     from compiler.stages.workload import Workload
 
 Decisions = Mapping[str, tuple[int, ...]]
@@ -19,6 +21,38 @@ class Tuned:
 
     decisions: Decisions = field(default_factory=dict)
     record: str = ""
+
+
+class Layouts(IntEnum):
+    """Where tensors between kernels get their layouts from.
+
+    By cost; row-major all of them; by cost, but without copies between kernels; by costs that take what fills
+    no vectors for half, or for twice as dear.
+    """
+
+    BY_COST = 0
+    ROW_MAJOR = 1
+    WITHOUT_COPIES = 2
+    CHEAP_LANES = 3
+    DEAR_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GraphChoices:
+    """What was decided about a graph.
+
+    fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
+    layout: where layouts come from. record: the id of the tuning record behind that. decisions, offered: by
+    name, what was taken and what else there was. workload: what the graph has to do.
+    """
+
+    fusion: int | None = None
+    attention: bool = True
+    layout: Layouts = Layouts.BY_COST
+    record: str = ""
+    decisions: Decisions = field(default_factory=dict)
+    offered: Mapping[str, tuple[Option, ...]] = field(default_factory=dict)
+    workload: Workload | None = None
 
 
 Records: TypeAlias = "Callable[[Workload], Tuned]"

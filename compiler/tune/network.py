@@ -15,7 +15,7 @@ from compiler.pipeline import run_job
 from compiler.stages.compilation import Compilation
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel
-from compiler.stages.tuned import Records
+from compiler.stages.tuned import Records, Tuned
 from compiler.stages.workload import Workload
 from compiler.verify.isolate import answer_in, python_module, run_child
 from compiler.verify.report import Difference
@@ -81,7 +81,10 @@ def time_here(request: Mapping[str, Any], libraries: Sequence[Path], progress: P
 
 
 class Network:
-    """A model whose kernels are tuned; libraries are made in `directory`, and timed by `timing`."""
+    """A model whose kernels are tuned; libraries are made in `directory`, and timed by `timing`.
+
+    graph: what all of them are told of the graph itself, by the key of its workload.
+    """
 
     def __init__(
         self,
@@ -96,13 +99,18 @@ class Network:
         self._directory = directory
         self._threads, self._seed, self._timing = threads, seed, timing
         self._reduction = reduction_length(read_model(job.model))
+        self.graph: Mapping[str, Tuned] = {}
 
     def build(self, name: str, records: Records) -> tuple[BuiltLibrary, Compilation]:
         """Compile the model with what `records` say; raises as a compile does."""
         path = self._directory / f"{name}.so"
         seen: list[Compilation] = []
         options = replace(self.job.options, output=path)
-        run_job(replace(self.job, options=options, records=records), seen.append)
+
+        def known(workload: Workload) -> Tuned:
+            return self.graph.get(workload.key) or records(workload)
+
+        run_job(replace(self.job, options=options, records=known), seen.append)
         return BuiltLibrary(path, seen[0].kernels), seen[0]
 
     def compare(

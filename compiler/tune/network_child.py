@@ -27,9 +27,9 @@ _FEWEST_PROFILES = 8
 def _compared(request: Any, tell: Progress) -> dict[str, Any]:
     """Time the libraries of a request.
 
-    kernels: for each workload the milliseconds of all its calls, in each library, and the interval of the
-    ratio of the last to the first. whole: the median milliseconds of each. wrong: the first output of the
-    second library that is not the first's within the tolerance; empty where all are.
+    kernels: for each workload that all of them have the milliseconds of all its calls, in each library, and
+    the interval of the ratio of the last to the first. whole: the median milliseconds of each. wrong: the
+    first output of the second library that is not the first's within the tolerance; empty where all are.
     """
     from compiler.verify.device import load
     from compiler.verify.inputs import read_feeds
@@ -77,7 +77,8 @@ def _kernels(
     while len(turns) < _FEWEST_PROFILES or time.perf_counter() < begun + seconds:
         turns.append([_sums(one, own) for one, own in zip(bound, names, strict=True)])
         tell("profiling", min(1.0, (time.perf_counter() - begun) / max(seconds, 1e-9)), 1.0)
-    return [_kernel(name, turns) for name in dict.fromkeys(names[0])]
+    shared = set(names[0]).intersection(*names)  # with other layouts there are other kernels
+    return [_kernel(name, turns) for name in dict.fromkeys(names[0]) if name in shared]
 
 
 def _sums(bound: BoundRun, names: Sequence[str]) -> dict[str, float]:

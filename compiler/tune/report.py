@@ -32,6 +32,7 @@ class TuneRequest:
     tuned for. trust: records of other environments count as measured here. workers: candidates that are built
     at the same time on this machine; None for as many as compilations. cluster: whose workers build and
     measure in place of this machine, those with the device called device_key; None for its only one.
+    graph: whether decisions of the graph (layouts, fusion) are tried before the kernels' are.
     """
 
     model: Path
@@ -46,6 +47,7 @@ class TuneRequest:
     workers: int | None = None
     cluster: ClusterAddress | None = None
     device_key: str | None = None
+    graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class TuneReport:
 
     untuned_ms, tuned_ms: medians of the two libraries, measured in turns; difference: of the second by the
     first, None where they are the same library. ended: why the search did. measured: candidates of this run,
-    known: those whose records were there.
+    known: those whose records were there. graph: decisions of the graph that are not the default's, as
+    default and best; graph_tried: how many were.
     """
 
     library: Path
@@ -117,3 +120,5 @@ class TuneReport:
     known: int
     database: Path | None
     warnings: tuple[str, ...] = ()
+    graph: Mapping[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = field(default_factory=dict)
+    graph_tried: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,11 +18,13 @@ from compiler.loops.ir import SAMPLES, SYMBOLS
 from compiler.reports import CompileOptions
 from compiler.runtime.manifest import manifest_of
 from compiler.schedule.known_steps import KnownSteps
+from compiler.stages.compilation import Compilation
 from compiler.stages.job import CompileJob
-from compiler.stages.tuned import no_records
+from compiler.stages.tuned import Tuned, changed_decisions, no_records
 from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
 from compiler.tune.finish import TunedLibrary, finish
+from compiler.tune.graph_search import GraphSearch, keep_graph, known_graph, search_graph
 from compiler.tune.machine import TuningMachine, local_machine
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_of
@@ -38,6 +41,8 @@ from compiler.tune.strategies.tasks import Task
 _PROFILE_SECONDS = 1.0
 _MOST_WEIGHTS = 64 << 20
 """Bytes of weights that candidates go through: more than the caches of a core's share hold."""
+_GRAPH_SHARE = 0.25
+"""Of the time of a search: what decisions of the graph may take."""
 _FINAL_SECONDS, _FINAL_SHARE = (0.3, 3.0), 0.02
 """Seconds of each comparison of two libraries at the end, and the share of the search that they are."""
 
@@ -141,14 +146,16 @@ class _Tuner:
         self._known_steps = KnownSteps()
 
     def plan(self) -> tuple[TunedKernel, ...]:
-        _, kernels = self._untuned()
+        kernels = self._wanted(self._network.build("untuned", no_records)[1])
         searches = [kernel_search(one, self._job.target, 0.0) for one in kernels]
         self._recall(searches)
         return tuple(one.row(0.0) for one in searches)
 
     def run(self) -> TuneReport:
         request, target = self._request, self._job.target
-        untuned, kernels = self._untuned()
+        original, compilation = self._network.build("untuned", no_records)
+        graph = self._graph(original, compilation)
+        untuned, kernels = graph.library, self._wanted(graph.compilation)
         self._progress("timing the untuned library", 0, 0)
         before = self._network.compare([untuned], _PROFILE_SECONDS, self._progress)
         times = {one.workload.key: before.ms[one.workload.key][0] for one in kernels}
@@ -174,10 +181,15 @@ class _Tuner:
         if isinstance(measurer, Settles):
             settle_order(searches, measurer, target, seconds, self._progress)
         finished = finish(self._network, untuned, searches, seconds, self._progress)
+        if graph.best is not None:
+            finished = self._whole_with_graph(graph, original, finished, searches, seconds)
         self._withdraw(finished, searches)
         output = request.options.output
         copy_atomic(finished.library.path, output)
-        return self._report(found, finished, before.whole[0], sum(map(len, known)))
+        report = self._report(found, finished, before.whole[0], sum(map(len, known)))
+        default, taken = compilation.graph.decisions, graph.tuned.decisions
+        changed = changed_decisions(default, taken) if taken and finished.library is not original else {}
+        return replace(report, graph=changed, graph_tried=sum(not one.is_default for one in graph.records))
 
     def _strategy(self, search_of: KernelSearch, known: Sequence[Record]) -> Strategy:
         """What proposes candidates of a kernel, and does not propose again what was measured before."""
@@ -198,16 +210,65 @@ class _Tuner:
         pace = {one.key: one.default_seconds for one in searches if one.default_seconds}
         return self._machine.measurer(self._request.seed, size, pace)
 
-    def _untuned(self) -> tuple[BuiltLibrary, list[NetworkKernel]]:
-        """The library without records, and those of its kernels that are to be searched."""
-        built, compilation = self._network.build("untuned", no_records)
+    def _graph(self, untuned: BuiltLibrary, compilation: Compilation) -> GraphSearch:
+        """Decisions of the graph that gain in the network; all libraries from here on have them."""
+        request = self._request
+        if not request.graph:
+            return self._known_graph(untuned, compilation)
+        limit = request.budget.seconds
+        until = None if limit is None else time.monotonic() + _GRAPH_SHARE * limit
+        seconds = _FINAL_SECONDS[1] if limit is None else min(_FINAL_SECONDS[1], max(0.3, 0.01 * limit))
+        found = search_graph(
+            self._network, untuned, compilation, self._environment, until, seconds, self._progress
+        )
+        if self._database is not None:
+            keep_graph(self._database, found)
+        workload = compilation.graph.workload
+        if found.best is not None and workload is not None:
+            self._network.graph = {workload.key: found.tuned}
+        return found
+
+    def _known_graph(self, untuned: BuiltLibrary, compilation: Compilation) -> GraphSearch:
+        """What an earlier search found, as `tk compile` takes it."""
+        made = compilation.graph
+        tuned = Tuned()
+        if self._database is not None:
+            tuned = known_graph(self._database, made, self._environment)
+        if not tuned.decisions or made.workload is None:
+            return GraphSearch(untuned, compilation)
+        self._network.graph = {made.workload.key: tuned}
+        return GraphSearch(*self._network.build("graph", no_records))
+
+    def _whole_with_graph(
+        self,
+        graph: GraphSearch,
+        original: BuiltLibrary,
+        finished: TunedLibrary,
+        searches: Sequence[KernelSearch],
+        seconds: float,
+    ) -> TunedLibrary:
+        """The library, if it takes less time than the one where nothing is tuned, not even the graph."""
+        compared = self._network.compare([original, finished.library], seconds)
+        difference = compared.difference
+        if not compared.wrong and (difference is None or difference.ratio < 1.0):
+            return replace(finished, compared=compared)
+        why = compared.wrong or "as a whole it does not take less time than the untuned one"
+        warning = f"the tuned library is not used: {why}"
+        if self._database is not None:
+            keep_graph(self._database, graph, reason=warning)
+        for one in searches:
+            one.kept, one.reason = False, warning
+        return TunedLibrary(original, None, finished.withdrawn, (*finished.warnings, warning))
+
+    def _wanted(self, compilation: Compilation) -> list[NetworkKernel]:
+        """The kernels that are to be searched."""
         kernels = kernels_of(compilation)
         wanted = [one for one in kernels if self._is_wanted(one)]
         self._left = sum(map(is_open, kernels))
         if not wanted:
             names = "\n".join(one.name for one in kernels)
             raise UsageError("no kernel has that in its name", where="--kernel", why=f"there are\n{names}")
-        return built, wanted
+        return wanted
 
     def _is_wanted(self, kernel: NetworkKernel) -> bool:
         texts = self._request.kernels

@@ -8,6 +8,8 @@ import compiler
 from toolchain import console
 from toolchain.tuning.schedules import value_text
 
+Changes = Mapping[str, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]
+
 HEADER = ("kernel", "share", "default ms", "best ms", "gain", "trials", "errors")
 _NAME_LETTERS = 48
 
@@ -63,6 +65,7 @@ def tuning_summary(report: compiler.TuneReport) -> str:
         f"{report.library}",
         f"  latency    {speed}",
         f"  kernels    {kept} of {len(kernels)} tuned",
+        *_graph_lines(report),
         f"  candidates {report.measured} measured in {report.seconds:.0f} s{known}; ended by {report.ended}",
     ]
     if report.database is not None:
@@ -70,10 +73,23 @@ def tuning_summary(report: compiler.TuneReport) -> str:
     return "\n".join(lines)
 
 
+def _graph_lines(report: compiler.TuneReport) -> list[str]:
+    """What came of other layouts and fusion, where they were tried."""
+    if not report.graph_tried:
+        return []
+    return [
+        f"  graph      {_changes(report.graph) or 'nothing gained'}, {report.graph_tried} libraries tried"
+    ]
+
+
 def decisions_text(one: compiler.TunedKernel) -> str:
     """The decisions that are not the default's."""
+    return _changes(one.changed)
+
+
+def _changes(changed: Changes) -> str:
     return "; ".join(
-        f"{name} {value_text(before)} -> {value_text(after)}" for name, (before, after) in one.changed.items()
+        f"{name} {value_text(before)} -> {value_text(after)}" for name, (before, after) in changed.items()
     )
 
 

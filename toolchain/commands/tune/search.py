@@ -135,6 +135,10 @@ def search_command(
     ] = None,
     cluster: Annotated[compiler.ClusterAddress | None, options.Depends(cluster_of)],
     device_key: DeviceKey = None,
+    graph: Annotated[
+        bool,
+        typer.Option("--graph", help="Try other layouts and fusion first, in the whole network."),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the search.")] = 0,
     trust: options.Trust = False,
     report: Annotated[
@@ -168,6 +172,7 @@ def search_command(
         workers=workers,
         cluster=cluster,
         device_key=device_key,
+        graph=graph,
     )
     if plan:
         _plan(request, as_json=json)

@@ -1,0 +1,78 @@
+"""Decisions about a whole graph: what becomes one kernel, and how tensors between kernels lie in memory.
+
+They are asked of a chooser by their names, as those of kernels are, and a record of the graph says what was
+taken. What is estimated is the first guess; a search may take what the estimates would not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from compiler.core.files import sha256_bytes
+from compiler.graph.fuse import MOST_NODES
+from compiler.graph.ir import Graph, TensorType, Value
+from compiler.loops.ir import Buffer, Func, const, seq
+from compiler.schedule.chooser import RecordingChooser
+from compiler.schedule.rules.options import decide
+from compiler.stages.job import CompileJob
+from compiler.stages.tuned import GraphChoices, Layouts
+from compiler.stages.workload import Workload
+
+LAYOUT, FUSION, ATTENTION = "graph.layout", "graph.fusion", "graph.attention"
+_FEW_NODES = (3, 2, 1)
+"""Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
+
+
+def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
+    """What is decided about a graph in canonical form; nothing where a run may have other sizes."""
+    if graph.symbols or graph.batch is not None:
+        return GraphChoices()
+    workload = graph_workload(graph)
+    tuned = job.records(workload)
+    chooser = RecordingChooser(job.chooser_of(tuned))
+    has_vectors = not job.target.facts.binds_threads
+    layout = decide(chooser, LAYOUT, Layouts.BY_COST, [*Layouts][1:] if has_vectors else ())
+    attention = has_vectors and any(node.op.weighs for node in graph.nodes)
+    joined = decide(chooser, ATTENTION, 1, (0,) if attention else ())
+    fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
+    return GraphChoices(
+        fusion=fusion,
+        attention=bool(joined),
+        layout=Layouts(layout),
+        record=tuned.record,
+        decisions=dict(chooser.decisions),
+        offered=dict(chooser.offered),
+        workload=workload,
+    )
+
+
+def graph_workload(graph: Graph) -> Workload:
+    """What a graph has to do, as a function of its inputs and outputs without loops: known by its digest.
+
+    Names of tensors and contents of constants are no part of it.
+    """
+    numbers: dict[Value, int] = {}
+    for value in (*graph.inputs, *graph.constants):
+        numbers.setdefault(value, len(numbers))
+    digest = sha256_bytes(json.dumps(list(_nodes(graph, numbers))).encode())
+    params = [_buffer(f"x{n}", value.type) for n, value in enumerate(graph.inputs)]
+    results = [_buffer(f"y{n}", value.type) for n, value in enumerate(graph.outputs)]
+    func = Func("graph", (*params, *results), seq(), outputs=len(results), attrs=(("graph", digest),))
+    return Workload.of(func, {})
+
+
+def _nodes(graph: Graph, numbers: dict[Value, int]) -> Iterator[list[object]]:
+    """What tells graphs apart: operators, attributes, types, and who reads what."""
+    for value, number in numbers.items():
+        yield [number, str(value.type), value in graph.constants]
+    for node in graph.nodes:
+        read = [numbers[value] for value in node.inputs]
+        for value in node.outputs:
+            numbers[value] = len(numbers)
+        yield [node.op.name, repr(node.attrs), read, [str(value.type) for value in node.outputs]]
+    yield [numbers[value] for value in graph.outputs]
+
+
+def _buffer(name: str, kind: TensorType) -> Buffer:
+    return Buffer(name, kind.dtype, tuple(const(extent) for extent in kind.shape), "global")
