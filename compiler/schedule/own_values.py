@@ -24,11 +24,27 @@ Step = Mapping[str, Expr]
 def finds_its_own(
     program: Program, loop: For, buffer: Buffer, below: Sequence[Block], known: Simplifier
 ) -> bool:
-    """Whether blocks below a loop read of a buffer what the same iteration has written before, no more."""
+    """Whether blocks below a loop read of a buffer what the same iteration has written before, no more.
+
+    It is enough where each iteration of all loops around them does, of which boxes are simpler: a swizzle
+    leaves holes in what all blocks of threads write together.
+    """
     name = buffer.name
     users = [item for item in below if _uses(item.reads, name) or _uses(item.writes, name)]
-    if any(_uses(item.writes, name) and reads_itself(item, name) for item in users):
-        return False
+    if not users or any(_uses(item.writes, name) and reads_itself(item, name) for item in users):
+        return not users
+    nested = _around_all(program, loop, users)
+    return any(_find_theirs(program, one, name, users, known) for one in (nested[0], *nested[1:][-1:]))
+
+
+def _around_all(program: Program, loop: For, users: Sequence[Block]) -> list[For]:
+    """The loops around all of some blocks, from a loop inwards."""
+    first, *others = (program.loops_around(block.name) for block in users)
+    return [item for item in first[first.index(loop) :] if all(item in one for one in others)]
+
+
+def _find_theirs(program: Program, loop: For, name: str, users: Sequence[Block], known: Simplifier) -> bool:
+    """Whether blocks read of a buffer what they have written before in the same iteration of a loop."""
     made: list[list[Span]] = []
     for block, step in _in_order(program, loop, users):
         if _never(block, step, known):

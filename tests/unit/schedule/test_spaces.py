@@ -6,11 +6,13 @@ import pytest
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import Block, Func, Seq, seq
+from compiler.loops.text import print_func
 from compiler.loops.walk import with_body
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.races import check_schedule
 from compiler.schedule.rules import schedule_func
+from compiler.targets import get_target
 from tests.support.gpu import TINY
 from tests.support.spaces import LANGUAGES, assert_right, points, rules_of
 from tests.support.works import works_of
@@ -56,6 +58,22 @@ def without(func: Func, block: str) -> Func:
 
 def test_what_a_pipeline_fetched_a_round_before_is_its_own() -> None:
     check_schedule(pipelined())
+
+
+def swizzled() -> Func:
+    """The same for a batch, with blocks of threads in groups of two columns: each group has holes."""
+    ((func, _),) = works_of("conv batch", 4, joined=False)
+    decisions = {"conv.tile": (2, 16, 1, 1, 4, 2, 0), "conv.swizzle": (2,), "conv.unroll": (1,)}
+    facts = get_target("cuda-nvidia", "sm_80").facts
+    return schedule_func(func, {}, facts, ReplayChooser(decisions, AnalyticChooser())).func
+
+
+def test_what_a_swizzled_pipeline_fetched_is_its_own() -> None:
+    func = swizzled()
+    assert "// 2 * 2" in print_func(func)
+    check_schedule(func)
+    with pytest.raises(ScheduleError, match="needs what another one makes"):
+        check_schedule(without(func, "conv_b_write_1"))
 
 
 def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own() -> None:
