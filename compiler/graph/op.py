@@ -203,6 +203,8 @@ class Form:
     applies: Condition = everywhere
     wants_blocks: bool = False
     """It pays where operands and results are in whole blocks of channels, and the default form does not."""
+    searched: Condition = nowhere
+    """Only a search takes it: a compile that knows of none does not even build it. Such forms come last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,19 +48,28 @@ ChooseForm = Callable[[str, Mapping[str, GroupFunc]], str]
 
 
 def group_forms(
-    group: Group, constants: Mapping[Value, Array], *, pieces: bool = True
+    group: Group, constants: Mapping[Value, Array], *, pieces: bool = True, searched: bool = True
 ) -> dict[str, GroupFunc]:
     """Build the function of a group in each form of its anchor that fits, by name; `""` is no choice.
 
-    pieces: whether a result may be written by several blocks, each a part.
+    pieces: whether a result may be written by several blocks, each a part. searched: those, too, that only a
+    search takes.
     """
     names = _candidates(group)
     if len(names) < 2:
         made = _in_form(group, constants, None, pieces=pieces)
         assert made is not None
         return {"": made}
+    if not searched:
+        names = [name for name in names if not _is_searched(group, name)]
     tried = {name: _in_form(group, constants, name, pieces=pieces) for name in names}
     return {name: made for name, made in tried.items() if made is not None}
+
+
+def _is_searched(group: Group, name: str) -> bool:
+    """Whether only a search takes a form of a group's anchor."""
+    anchor = group.anchor
+    return anchor is not None and anchor.op.forms[name].searched(anchor.info)
 
 
 def form_decision(group: Group) -> str:
@@ -70,18 +79,23 @@ def form_decision(group: Group) -> str:
 
 def chosen_form(group: Group, forms: Mapping[str, GroupFunc], choose: ChooseForm) -> str:
     """The form that `choose` takes, where there is a choice."""
-    return next(iter(forms)) if "" in forms else choose(form_decision(group), forms)
+    return next(iter(forms)) if len(forms) == 1 else choose(form_decision(group), forms)
 
 
 class GroupForms:
     """Functions of groups; those that do the same to tensors of the same kinds and layouts are built once."""
 
     def __init__(
-        self, constants: Mapping[Value, Array], layouts: Mapping[Value, Layout], *, pieces: bool = True
+        self,
+        constants: Mapping[Value, Array],
+        layouts: Mapping[Value, Layout],
+        *,
+        pieces: bool = True,
+        searched: bool = True,
     ) -> None:
         self._constants = constants
         self._layouts = layouts
-        self._pieces = pieces
+        self._pieces, self._searched = pieces, searched
         self._known: dict[Hashable, tuple[Group, dict[str, GroupFunc]]] = {}
 
     def of(self, group: Group) -> dict[str, GroupFunc]:
@@ -90,7 +104,7 @@ class GroupForms:
         if key in self._known:
             other, forms = self._known[key]
             return {name: _rebound(made, other, group) for name, made in forms.items()}
-        forms = group_forms(group, self._constants, pieces=self._pieces)
+        forms = group_forms(group, self._constants, pieces=self._pieces, searched=self._searched)
         self._known[key] = group, forms
         return forms
 

@@ -37,7 +37,7 @@ from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES
 from compiler.stages.parts import Parts
 from compiler.stages.states import states_of
-from compiler.stages.tuned import Decisions, Tuned
+from compiler.stages.tuned import Decisions, Tuned, no_records
 from compiler.stages.workload import Work, Workload
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
@@ -149,7 +149,12 @@ class _Makers:
     def __init__(self, laid_out: LaidOut, job: CompileJob) -> None:
         self._laid_out, self._job = laid_out, job
         facts, constants = job.target.facts, laid_out.fused.graph.constants
-        self._forms = GroupForms(constants, laid_out.layouts, pieces=not facts.binds_threads)
+        self._forms = GroupForms(
+            constants,
+            laid_out.layouts,
+            pieces=not facts.binds_threads,
+            searched=job.records is not no_records,
+        )
         self._choosers = FormChoosers(laid_out.layouts, facts)
         self._grown = {state.present for state in states_of(laid_out)}
         sizes = laid_out.fused.graph.symbols and job.target.device is None

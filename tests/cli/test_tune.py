@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 from onnx import helper
 
 import compiler
+from compiler.runtime.manifest import manifest_of
 from compiler.tune.database.store import Database
+from compiler.tune.record import Measured
 from tests.support.command import environment, tk
 from tests.support.onnx_models import model, run_onnxruntime
 
@@ -108,6 +111,26 @@ def test_a_compile_takes_what_the_search_kept(folder: Path, found: Any) -> None:
     done = tk(*words, cwd=folder)
     assert done.json["tuned"] == sum(one["kept"] for one in last["kernels"])
     del found
+
+
+def test_decisions_of_the_graph_are_tried_and_a_compile_takes_what_gained(folder: Path) -> None:
+    found = search(folder, "--trials", 1, "--graph", "--db", "graph.db")
+    database = _database(folder, "graph.db")
+    (workload,) = [one for one in database.workloads() if one.forms[0][1][0].name == "graph"]
+    default, apart = sorted(database.tried(workload.key), key=lambda one: not one.is_default)
+    assert found["graph_tried"] == 1, "no other layout, and no attention: only kernels of one operator differ"
+    assert (default.decisions["graph.fusion"], apart.decisions["graph.fusion"]) == ((32,), (1,))
+    gained = replace(apart, id="f" * 64, measured=Measured("ok", (1e-9,)))
+    Database.open(folder / "graph.db").add([gained])
+    done = tk("compile", "model.onnx", "-o", "apart.so", "--db", "graph.db", "--threads", 1, cwd=folder)
+    assert done.code == 0, done.err
+    manifest = manifest_of(folder / "apart.so")
+    assert manifest["graph"]["record"] == gained.id
+    assert manifest["graph"]["decisions"]["graph.fusion"] == [1]
+    assert len(manifest["steps"]) == 3
+    assert "graph" not in manifest_of(folder / "model.so")
+    again = search(folder, "--trials", 1, "--db", "graph.db", "-o", "again.so")
+    assert len(again["kernels"]) == 3, "kernels are searched in what is known of the graph"
 
 
 def test_the_folder_has_a_page_and_logs(folder: Path, found: Any) -> None:

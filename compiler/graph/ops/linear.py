@@ -26,6 +26,7 @@ from compiler.graph.op import (
     UnsupportedError,
     Values,
     broadcast_shape,
+    everywhere,
     rounded_once,
     same_dtype,
 )
@@ -203,9 +204,9 @@ CONV = Op(
         "direct": Form(_conv_direct),
         "winograd-2": Form(_conv_winograd(2, 2), is_winograd, wants_blocks=True),
         "winograd-4": Form(_conv_winograd(4, 4), is_winograd, wants_blocks=True),
-        "im2col": Form(_conv_im2col, _is_matrix_product),
-        "winograd-1x4": Form(_conv_winograd(1, 4), is_winograd_along(1)),
-        "winograd-4x1": Form(_conv_winograd(4, 1), is_winograd_along(0)),
+        "winograd-1x4": Form(_conv_winograd(1, 4), is_winograd_along(1), searched=is_winograd),
+        "winograd-4x1": Form(_conv_winograd(4, 1), is_winograd_along(0), searched=is_winograd),
+        "im2col": Form(_conv_im2col, _is_matrix_product, searched=everywhere),
     },
     flops=_conv_flops, channels=True,
 )  # fmt: skip

@@ -34,9 +34,9 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
     return max(busy / facts.hertz, traffic / facts.bandwidth) * unsure
 
 
-_UNSURE = 1.1
+_UNSURE = 1.25
 """How much longer the form im2col is taken to take than its tiles: places that go on from line to line are
-computed, and have a register each. A search finds where that is worth it."""
+computed, and have a register each. Only a search takes it, which asks first what is cheaper."""
 
 
 _LAUNCH = 3e-6

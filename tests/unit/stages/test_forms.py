@@ -11,7 +11,7 @@ import pytest
 
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import FORM, GroupFunc
+from compiler.graph.to_loops import FORM, GroupFunc, group_forms
 from compiler.loops.evaluate import evaluate_func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import AnalyticChooser, Option, ReplayChooser
@@ -82,7 +82,7 @@ def test_equal_work_is_estimated_once() -> None:
 
     choose = FormChoosers(layouts_of(fused, 16), WIDE).of(Spy())
     first, second = (group_func(fused.groups[1], fused.graph.constants, choose) for _ in range(2))
-    assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "winograd-4x1"
+    assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "im2col"
     assert seen[0] == seen[1]
     assert [option.value for option in seen[0]] == [(number,) for number in range(6)]
 
@@ -104,6 +104,23 @@ def test_where_there_is_one_form_there_is_nothing_to_choose() -> None:
         raise AssertionError(f"{name} of {list(candidates)}")
 
     assert FORM not in dict(group_func(fused.groups[1], fused.graph.constants, choose).func.attrs)
+
+
+@pytest.mark.parametrize(
+    ("size", "all_forms"),
+    [
+        (1, ["direct", "im2col"]),
+        (3, ["direct", "winograd-2", "winograd-4", "winograd-1x4", "winograd-4x1", "im2col"]),
+    ],
+)
+def test_what_only_a_search_takes_is_not_built_without_one(size: int, all_forms: list[str]) -> None:
+    fused, _ = between(16, 16, 8, size=size)
+    group, constants = fused.groups[1], fused.graph.constants
+    found, few = group_forms(group, constants), group_forms(group, constants, searched=False)
+    assert list(found) == all_forms
+    assert list(few) == all_forms[: len(few)], "a form has the same number for everybody"
+    assert list(few) == [name for name in all_forms if name in {"direct", "winograd-2", "winograd-4"}]
+    assert few["direct"].func == found["direct"].func, "the same workload"
 
 
 def test_the_default_is_the_first_form_of_the_record() -> None:

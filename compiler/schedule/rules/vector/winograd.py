@@ -192,12 +192,13 @@ def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> f
     shape = _find_shape(func, lanes)
     if shape is None or not _blocked(func, layouts, lanes):
         return math.inf
-    unsure = _UNSURE if 1 in shape.m else 1.0
+    unsure = 1.0 if 1 not in shape.m else _UNSURE if 1 in shape.size else _SEARCHED
     return unsure * min((option.cost for option in plans(shape, facts)), default=math.inf) / facts.hertz
 
 
-_UNSURE = 1.1
-"""How much longer transforms along one axis are taken to take: the model was measured with both."""
+_UNSURE, _SEARCHED = 1.1, 1.25
+"""How much longer transforms along one axis are taken to take, as the model was measured with both: where the
+other axis has one tap, and where it has more, which only a search takes."""
 
 
 def _blocked(func: Func, layouts: Mapping[str, Layout], lanes: int) -> bool:
