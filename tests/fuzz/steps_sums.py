@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from tests.fuzz.grow import (
 
 _REDUCTIONS = (
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare",
-    "ReduceProd", "ReduceLogSum", "ReduceLogSumExp",
+    "ReduceLogSum", "ReduceLogSumExp",
 )  # fmt: skip
+_FACTORS = 8
 
 
 def one_sided(g: Pool, x: Tensor) -> Tensor:
@@ -45,23 +47,34 @@ def reduce(g: Pool) -> None:
     if not g.takes(op, x.dtype) or (not is_float(x) and op not in ("ReduceMax", "ReduceMin", "ReduceSum")):
         return
     if is_float(x):
-        x = g.within(x, 2.0 if op == "ReduceProd" else 8.0)
+        x = g.within(x, 8.0)
     if op == "ReduceLogSum":
         x = g.positive(x)
     elif op in ("ReduceMax", "ReduceMin"):
         x = one_sided(g, x)
     axes = sorted({g.axis(x) for _ in range(g.integer(1, 3))})
+    count = math.prod(x.shape[axis] for axis in axes)
+    _along(g, op, x, axes, 64.0 * count if op == "ReduceSumSquare" else x.limit * count)
+
+
+def _along(g: Pool, op: str, x: Tensor, axes: Sequence[int], limit: float) -> None:
     keep = g.integer(0, 1)
     shape = tuple(1 if at in axes else n for at, n in enumerate(x.shape) if keep or at not in axes)
-    count = math.prod(x.shape[axis] for axis in axes)
-    if op == "ReduceProd" and count > 8:
-        return
-    limit = {"ReduceSumSquare": 64.0 * count, "ReduceProd": 256.0}.get(op, x.limit * count)
     signed = [g.signed(axis, x.rank) for axis in axes]
     if g.since(13 if op == "ReduceSum" else 18):
         g.add(op, [x, g.numbers(*signed)], shape, x, limit=limit, keepdims=keep)
     else:
         g.add(op, [x], shape, x, limit=limit, axes=signed, keepdims=keep)
+
+
+def product(g: Pool) -> None:
+    """Of few numbers, which stays away from 0 and from the infinite."""
+    x = g.found("ReduceProd", lambda one: is_float(one) and one.rank > g.first and one.size > 0)
+    if x is None:
+        return
+    axis = min(range(g.first, x.rank), key=lambda at: x.shape[at])
+    if x.shape[axis] <= _FACTORS:
+        _along(g, "ReduceProd", g.within(x, 2.0), [axis], 2.0**_FACTORS)
 
 
 def below_zero(g: Pool) -> None:
@@ -74,12 +87,7 @@ def below_zero(g: Pool) -> None:
     y = size if x.dtype == kind else g.add("Cast", [size], x.shape, x, dtype=kind, to=code(kind))
     least = g.constant(np.asarray(-1, kind))
     below = g.add("Add", [g.add("Neg", [y], y.shape, y), least], y.shape, y)
-    axis = g.axis(x)
-    shape = tuple(1 if at == axis else n for at, n in enumerate(x.shape))
-    if g.since(18):
-        g.add("ReduceMax", [below, g.numbers(axis)], shape, below)
-    else:
-        g.add("ReduceMax", [below], shape, below, axes=[axis])
+    _along(g, "ReduceMax", below, [g.axis(x)], below.limit)
 
 
 def arg(g: Pool) -> None:
@@ -233,6 +241,6 @@ def topk(g: Pool) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    reduce, reduce, reduce, below_zero, arg, cumulate, rows, rows, rows, matmul, matmul, matmul, gemm, gemm,
-    einsum, topk,
+    reduce, reduce, reduce, product, below_zero, arg, cumulate, rows, rows, rows, matmul, matmul, matmul,
+    gemm, gemm, einsum, topk,
 )  # fmt: skip
