@@ -339,6 +339,7 @@ MODELS: Mapping[str, Made] = MappingProxyType({
     "Conv with stride 0": lambda: _image("Conv", w=_KERNEL, strides=[0, 0]),
     "Conv with group 0": lambda: _image("Conv", w=_KERNEL, group=0),
     "Conv with dilation 2^62": lambda: _image("Conv", w=_KERNEL, dilations=[_HUGE, _HUGE]),
+    "ConvTranspose with stride 0": lambda: _image("ConvTranspose", w=_KERNEL, strides=[2, 0]),
     "ConvTranspose with stride 2^40": lambda: _image("ConvTranspose", w=_KERNEL, strides=[_BIG, _BIG]),
     "pool of 2^40": lambda: _image("MaxPool", kernel_shape=[_BIG, _BIG], pads=[_BIG - 1] * 4),
     "pool of 0": lambda: _image("AveragePool", kernel_shape=[0, 0]),

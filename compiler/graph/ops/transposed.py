@@ -27,7 +27,7 @@ from compiler.graph.op import (
 from compiler.graph.ops.indexing import emit_slice
 from compiler.graph.ops.linear import check_weights
 from compiler.graph.ops.repeating import emit_repeated
-from compiler.graph.ops.windows import Windows, share_pads, windows_of
+from compiler.graph.ops.windows import Windows, check_positive, share_pads, windows_of
 
 
 def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -43,6 +43,7 @@ def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     plain = Windows(kernel, strides, dilations, ones, ones)
     if not len(kernel) == len(strides) == len(dilations) == len(extra):
         raise InvalidError("strides, dilations or output_padding do not fit the kernel")
+    check_positive(plain)
     full = _full_extents(spatial, plain, extra)
     pads = given.integers("pads", (0,) * (2 * len(kernel)))
     before, after = pads[: len(kernel)], pads[len(kernel) :]

@@ -81,6 +81,12 @@ def windows_of(attrs: Attrs) -> Windows:
     return Windows(*(attrs.integers(name) for name in ("kernel", "strides", "dilations", "before", "after")))
 
 
+def check_positive(windows: Windows) -> None:
+    """Raises InvalidError where windows have no taps, or stand still."""
+    if min((*windows.kernel, *windows.strides, *windows.dilations)) < 1:
+        raise InvalidError("kernel, strides and dilations must be positive")
+
+
 def import_windows(given: Attrs, kernel: tuple[int, ...], spatial: Sequence[int]) -> Windows:
     """Windows from ONNX's kernel_shape, strides, dilations, pads, auto_pad and ceil_mode.
 
@@ -93,9 +99,8 @@ def import_windows(given: Attrs, kernel: tuple[int, ...], spatial: Sequence[int]
         raise InvalidError(
             f"kernel {list(kernel)}, strides and dilations do not fit {len(spatial)} spatial axes"
         )
-    if min((*kernel, *strides, *dilations)) < 1:
-        raise InvalidError("kernel, strides and dilations must be positive")
     plain = Windows(kernel, strides, dilations, ones, ones)
+    check_positive(plain)
     before, after = _import_pads(given, plain, spatial)
     if given.flag("ceil_mode", default=False) and given.text("auto_pad", "NOTSET") == "NOTSET":
         after = _ceil_pads(plain, spatial, before, after)
