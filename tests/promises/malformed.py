@@ -32,6 +32,7 @@ _CUTS, _FLIPS, _OTHERS = 150, 160, 40
 _LONGEST_PIECE = 32
 _LIBRARIES = 8  # of so many that are accepted one becomes a library; of the others the graph is evaluated
 _OPEN = "without a value"
+_EVALUATED_BYTES = 256 << 20  # of all results: what is promised of memory is a compile's, not a run's
 
 
 def damage(kind: str, data: bytes, drawn: random.Random) -> bytes:
@@ -98,6 +99,8 @@ def _try(seed: str, data: bytes, folder: Path) -> Ended:
     fault = ended.broken(_SECONDS, _MEMORY) or _extra(folder)
     if fault or ended.code:
         return Ended("refused", fault)
+    if ended.answer["large"]:
+        return Ended("compiled, and too large to be run")
     if ended.answer["refused"]:
         return Ended("compiled, and a run says what is wrong")
     if zlib.crc32(data) % _LIBRARIES == 0:
@@ -115,6 +118,8 @@ def _compiled(model: Path, out: Path) -> Mapping[str, Any]:
     """Compile to sources; keep what goes into the graph and comes out, by the operators' definitions."""
     compile_here(model, out / "sources", emit="source")
     graph = import_model(model)
+    if sum(value.type.bytes for item in graph.nodes for value in item.outputs) > _EVALUATED_BYTES:
+        return {"large": True}
     specs = tuple(map(_spec, graph.input_names, graph.input_types))
     feeds = compiler.read_feeds(specs, (), 0)
     with np.errstate(all="ignore"):
@@ -122,7 +127,7 @@ def _compiled(model: Path, out: Path) -> Mapping[str, Any]:
     results = list(made.values())[: len(made) - graph.checks]
     _keep(out / "in.npz", feeds.values())
     _keep(out / "ours.npz", results)
-    return {"refused": not all(np.all(one) for one in list(made.values())[len(results) :])}
+    return {"large": False, "refused": not all(np.all(one) for one in list(made.values())[len(results) :])}
 
 
 def _spec(name: str, kind: TensorType) -> TensorSpec:
@@ -187,8 +192,8 @@ PROMISE = Promise(
     criterion=(
         "exit code 0 or 3 (2 where a dimension is left open), no signal, no traceback, at most 5 s of a "
         "processor and 1 GB, no file beside the output; what is compiled means what it does to "
-        "onnxruntime, where that takes the model and its numbers are finite: the graph evaluated by the "
-        "operators' definitions, and every eighth as a library"
+        "onnxruntime, where that takes the model, its numbers are finite and all results take at most "
+        "256 MB: the graph evaluated by the operators' definitions, and every eighth as a library"
     ),
     least=10_000,
     share=0.006,
