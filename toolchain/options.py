@@ -313,18 +313,9 @@ def _meant(path: Path) -> str:
 def _what_is_in(folder: Path) -> str:
     """What to name instead of a folder: the model in it, or how it becomes one."""
     if (folder / "saved_model.pb").is_file():
-        words = (
-            "python",
-            "-m",
-            "tf2onnx.convert",
-            "--saved-model",
-            str(folder),
-            "--output",
-            f"{folder.name}.onnx",
-        )
-        return (
-            f"this is a TensorFlow model; convert it (pip install tf2onnx tensorflow): `{shlex.join(words)}`"
-        )
+        names = f"--saved-model {shlex.quote(str(folder))} --output {shlex.quote(f'{folder.name}.onnx')}"
+        words = f"`python -m tf2onnx.convert {names}`"
+        return f"this is a TensorFlow model; convert it (pip install tf2onnx tensorflow): {words}"
     models = sorted(one.name for one in folder.glob("*.onnx"))
     return f"in it are: {compiler.some(models)}" if models else ""
 

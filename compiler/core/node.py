@@ -21,7 +21,7 @@ class IRNode:
     __slots__ = ("_children", "_hash")
     FIELDS: ClassVar[tuple[str, ...]] = ()
     VALUES: ClassVar[Callable[[Any], object]] = attrgetter("FIELDS")
-    """The values of the fields: a tuple, or the value itself where there is one field."""
+    """What makes nodes of a class equal: the values of the fields, where a class says nothing else."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """The fields that can hold nodes, by their annotations."""
     BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -139,7 +139,8 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]  # decorated above
     made.FIELDS = tuple(field.name for field in fields)
-    made.VALUES = attrgetter(*made.FIELDS) if made.FIELDS else attrgetter("FIELDS")
+    if made.FIELDS and "VALUES" not in vars(cls):
+        made.VALUES = attrgetter(*made.FIELDS)
     holding = {field.name: str(field.type) for field in fields if not _PLAIN.fullmatch(str(field.type))}
     made.CHILD_FIELDS = tuple(holding)
     made.BODY_FIELDS = tuple(name for name, kind in holding.items() if "Stmt" in kind)
