@@ -14,7 +14,8 @@ from compiler.stages.plugins import load_plugins
 from compiler.targets import Target, get_target
 from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
-from compiler.tune.measure.measurer import LibraryMeasurer, TrialLimits
+from compiler.tune.measure.measurer import LibraryMeasurer
+from compiler.tune.measure.trials import TrialLimits
 from compiler.tune.network import NetworkKernel
 from compiler.tune.progress import KernelSearch
 from compiler.tune.record import OK, Record
