@@ -25,7 +25,12 @@ def blocks() -> list[list[list[str]]]:
     """The lines of both blocks, as words."""
     section = TEXT.partition("\n## Several machines\n")[2].partition("\n## ")[0]
     found = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    return [[line.partition("#")[0].split() for line in block.splitlines()] for block in found]
+    return [[line.partition("#")[0].split() for line in _joined(block)] for block in found]
+
+
+def _joined(block: str) -> list[str]:
+    """Its lines; one that ends in a backslash goes on in the next."""
+    return block.replace("\\\n", " ").splitlines()
 
 
 @contextmanager

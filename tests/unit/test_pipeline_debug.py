@@ -57,7 +57,7 @@ def test_a_defective_graph_pass_is_found(mnist: Path, monkeypatch: pytest.Monkey
     last = REWRITES[-1]
     broken = (*REWRITES[:-1], type(last)(last.name, forgets_a_node))
     monkeypatch.setattr("compiler.graph.rewrites.PASSES", broken)
-    monkeypatch.setattr(pipeline, "fused_groups", _not_reached)
+    monkeypatch.setattr(pipeline, "choose_graph", _not_reached)
     with pytest.raises(InternalError if debug == "1" else _ReachedError) as caught:
         stopped(mnist)
     if debug == "1":

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Const, Load, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Binary, Const, Load, Var
 from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
@@ -183,8 +183,14 @@ def _other_teams(
 
 
 def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:
-    """Whether all blocks go through the rows in the same order, so that one number says which row it is."""
+    """Whether all blocks go through the rows in the same order, so that one number says which row it is.
+
+    A row whose place in the result is quotient and remainder (pixels by im2col) is not told by its number.
+    """
     totals = {schedule.site(name).target for name in sums}
+    written = (part for index in schedule.site(last).store.indices for part in index.walk())
+    if any(isinstance(part, Binary) and part.op in {"floordiv", "floormod"} for part in written):
+        return False
     for name in (*sums, last):
         block = schedule.site(name)
         order = [item.var for item in block.spatial]
