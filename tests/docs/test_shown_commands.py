@@ -23,7 +23,7 @@ _CHANGES = "CHANGELOG.md"
 def blocks(text: str) -> Iterator[str]:
     """Command lines in fenced blocks: those of shells, and those after `$` in consoles."""
     for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             if language == "console" and not line.startswith("$ "):
                 continue
             if language in ("", "sh", "console"):
