@@ -144,7 +144,7 @@ def compared(
     """Rows of the table for a case, and its data; `pool` has the seconds of candidates at random."""
     curves: dict[str, list[list[float]]] = {"random": [], "evolution": []}
     for seed in range(seeds):
-        curves["random"].append(random.Random(seed).sample(pool, min(TRIALS, len(pool))))  # noqa: S311
+        curves["random"].append(random.Random(seed).sample(pool, min(TRIALS, len(pool))))  # noqa: S311 - a sample
         curves["evolution"].append(searched(evolution(space(), seed), times, GUIDED)[1])
     best = min(times.seconds.values())
     goal = statistics.median(min(curve) for curve in curves["random"])

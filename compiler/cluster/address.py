@@ -17,6 +17,10 @@ LOOPBACK = "127.0.0.1"
 _ENCRYPTED = "tls"
 _SCHEMES = ("tcp", _ENCRYPTED)
 _PARTS = ("client", "worker", "scheduler")
+_CERTIFICATES = (
+    "name the certificates in Dask's configuration, or where a command has them with "
+    "--tls-ca-file, --tls-cert and --tls-key (docs/tuning.md)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,7 @@ def check_encrypted(host: str, where: str, *, encrypted: bool) -> None:
             "beyond this machine a cluster needs TLS",
             where=where,
             why="who reaches a scheduler or a worker may run code there",
-            hint="use `tls://HOST:PORT` with --tls-ca-file, --tls-cert and --tls-key (docs/tuning.md), "
-            "or a tunnel to 127.0.0.1",
+            hint=f"use `tls://HOST:PORT`, and {_CERTIFICATES}; or a tunnel to 127.0.0.1",
         )
 
 
@@ -110,6 +113,6 @@ def security_of(tls: TlsFiles, where: str, *, encrypted: bool) -> Security:
             "TLS needs certificates",
             where=where,
             why="neither options nor Dask's configuration (distributed.comm.tls) name them",
-            hint="give --tls-ca-file, --tls-cert and --tls-key",
+            hint=_CERTIFICATES,
         )
     return cast("Security", made)

@@ -33,7 +33,7 @@ class Cluster:
                 "the cluster's scheduler does not answer",
                 where=address.where,
                 why=str(error),
-                hint="start it with `tk tune scheduler` or `dask scheduler`, and workers",
+                hint="start it with `tk tune scheduler` or `dask scheduler`, and workers of it",
             ) from error
 
     def workers(self) -> dict[str, Mapping[str, float]]:
@@ -88,7 +88,7 @@ class Cluster:
 def check_package(where: str) -> None:
     """Raise HostError without the package `distributed`."""
     try:
-        import distributed  # noqa: F401
+        import distributed  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise HostError(
             "the package `distributed` is not installed",
