@@ -234,7 +234,7 @@ def start(
     """
     environment = {**(inherited_environment() if env is None else env), MARK: stand_by()}
     try:
-        with _deferred_signals():
+        with deferred_signals():
             child = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
@@ -256,8 +256,8 @@ def start(
 
 
 @contextlib.contextmanager
-def _deferred_signals() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until a child that was started is known, else no one could stop it.
+def deferred_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until what belongs together is done: a child is started and known, say.
 
     Python runs signal handlers in the main thread only, so other threads need nothing.
     """

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from compiler.core.process import deferred_signals
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.tuned import Decisions
 from compiler.stages.workload import Workload
@@ -117,11 +118,13 @@ class Search:
             )
             for one, result in pairs
         ]
-        self._keep(search.kernel, records)
-        for (candidate, result), record in zip(pairs, records, strict=True):
+        with deferred_signals():  # else an interrupt's report leaves out what was kept
+            self._keep(search.kernel, records)
+            for record in records:
+                search.add(record)
+            self.trials += len(records)
+        for candidate, result in pairs:
             strategy.learn(candidate, result)
-            search.add(record)
-        self.trials += len(records)
         task = self.scheduler.tasks[number]
         task.add(search.ratio * task.seconds)
         best = search.ratio
