@@ -46,7 +46,7 @@ def _signature(op: Op, opset: int) -> Signature:
 def _attributes(signature: Signature, given: Mapping[str, AttrValue | Array]) -> dict[str, AttrValue]:
     found: dict[str, AttrValue] = {}
     for name, default in signature.attrs.items():
-        value = given.get(name, default)
+        value = given.get(name, _single(default))
         if isinstance(value, np.ndarray):
             raise UnsupportedError(f"attribute {name} is a tensor")
         if value is not None:
@@ -55,6 +55,11 @@ def _attributes(signature: Signature, given: Mapping[str, AttrValue | Array]) ->
     if unknown:
         raise UnsupportedError(f"attribute {', '.join(sorted(unknown))} is not supported")
     return found
+
+
+def _single(default: AttrValue | None) -> AttrValue | None:
+    """A default as a model would carry it: a number of ONNX's attributes has 32 bits (onnx.proto, `float f`)."""
+    return float(np.float32(default)) if isinstance(default, float) else default
 
 
 def _like(name: str, value: AttrValue, default: AttrValue | None) -> AttrValue:

@@ -43,6 +43,10 @@ def cases() -> Iterator[Case]:
     yield from _casts()
     yield from _powers()
     yield from _moved()
+    for op in ("HardSigmoid", "LeakyRelu"):  # their defaults are numbers of 32 bits
+        yield Case(
+            op, [floats(3, 5).astype(np.float64)], {}, 18, tolerance=1e-14, label="f64", oracle=run_reference
+        )
     for to in (TensorProto.INT32, TensorProto.UINT32, TensorProto.FLOAT):
         yield Case("BitCast", [floats(3, 5)], {"to": to}, 26, label=f"to{to}")
     yield Case("BitCast", [ints(3, 5, dtype=np.int16)], {"to": TensorProto.FLOAT16}, 26)
