@@ -27,6 +27,7 @@ class Row:
     network: str
     needed: float | None = None
     p50_ms: float | None = None
+    kernels_ms: float | None = None
     gflops: float | None = None
     problem: str = ""
 
@@ -45,7 +46,8 @@ def tried(network: str, target: str, seconds: float, directory: Path) -> Row:
         return Row(network, problem=str(error).replace("\n", "; "))
     finally:
         library.unlink(missing_ok=True)
-    return Row(network, verified.needed, timed.p50_ms, timed.gflops)
+    kernels = None if timed.on_device is None else timed.on_device.kernels_ms
+    return Row(network, verified.needed, timed.p50_ms, kernels, timed.gflops)
 
 
 def table(rows: list[Row]) -> str:
@@ -55,12 +57,13 @@ def table(rows: list[Row]) -> str:
             row.network,
             "-" if row.needed is None else f"{row.needed:.1e}",
             "-" if row.p50_ms is None else f"{row.p50_ms:.3f}",
+            "-" if row.kernels_ms is None else f"{row.kernels_ms:.3f}",
             "-" if row.gflops is None else f"{row.gflops:.0f}",
             row.problem,
         ]
         for row in rows
     ]
-    return markdown_table(["network", "error", "p50 ms", "GFLOP/s", "problem"], lines)
+    return markdown_table(["network", "error", "end to end ms", "kernels ms", "GFLOP/s", "problem"], lines)
 
 
 def verify_all(found: compiler.TargetReport, networks: Sequence[str], seconds: float, models: Path) -> None:

@@ -58,7 +58,7 @@ def _attributes(signature: Signature, given: Mapping[str, AttrValue | Array]) ->
 
 
 def _single(default: AttrValue | None) -> AttrValue | None:
-    """A default as a model would carry it: a number of ONNX's attributes has 32 bits (onnx.proto, `float f`)."""
+    """A default as a model would carry it: ONNX's attributes have 32 bits (`float f` in onnx.proto)."""
     return float(np.float32(default)) if isinstance(default, float) else default
 
 

@@ -115,6 +115,12 @@ class TkStepTime(Structure):
     _fields_: ClassVar = [("kernel", c_int32), ("reserved", c_int32), ("nanoseconds", c_int64)]
 
 
+class TkRunTimes(Structure):
+    """tk_run_times."""
+
+    _fields_: ClassVar = [("struct_size", c_size_t), ("kernels", c_int64), ("with_copies", c_int64)]
+
+
 _HANDLE = c_void_p
 _TENSORS = POINTER(DLTensor)
 _DESCRIBE = CFUNCTYPE(c_int32, _HANDLE, c_int32, POINTER(TkTensorInfo))
@@ -153,4 +159,8 @@ class TkModelApi(Structure):
         ("model_state", CFUNCTYPE(c_int32, _HANDLE, c_int32, POINTER(TkStateInfo))),
         ("context_shapes", CFUNCTYPE(c_int32, _HANDLE, _TENSORS, c_int32, _TENSORS, c_int32)),
         ("context_reset", CFUNCTYPE(c_int32, _HANDLE, c_int64)),
+        (
+            "context_measure",
+            CFUNCTYPE(c_int32, _HANDLE, _TENSORS, c_int32, _TENSORS, c_int32, POINTER(TkRunTimes)),
+        ),
     ]

@@ -8,7 +8,6 @@ import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +34,7 @@ from compiler.runtime.tensors import (
     numpy_dtype,
     pick,
 )
+from compiler.runtime.times import RunTimes, StepTime
 from compiler.runtime.vendor_runtimes import reach_runtimes
 
 __all__ = ["BoundRun", "Context", "Model", "StepTime", "SymbolicDim", "TensorSpec", "manifest_of"]
@@ -54,14 +54,6 @@ _ERRORS: dict[int, type[TkError]] = {
 # the text of its path: without a text of its own, a rebuilt library would give the old one again.
 _lock = threading.Lock()
 _loaded: dict[Path, list[tuple[int, ...]]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Wall time of one step of a profiled run; `kernel` indexes the manifest's `kernels`."""
-
-    kernel: int
-    nanoseconds: int
 
 
 class Model(AbstractContextManager["Model"]):
@@ -95,7 +87,7 @@ class Model(AbstractContextManager["Model"]):
     def _open(self, device: str | None) -> int:
         if device is None:
             return int(self._api.model_open(ctypes.byref(self._handle)))
-        if not self._offers("model_open_on"):
+        if not self.offers("model_open_on"):
             raise BadInputError("this library is too old to be told a device", where=str(self.path))
         return int(self._api.model_open_on(device.encode(), ctypes.byref(self._handle)))
 
@@ -104,14 +96,14 @@ class Model(AbstractContextManager["Model"]):
         """What it runs on, for people: `NVIDIA H100 (sm_90)`; empty where its kernels are the host's code."""
         return str(self._api.model_device(self._handle).decode("utf-8", "replace"))
 
-    def _offers(self, function: str) -> bool:
+    def offers(self, function: str) -> bool:
         """Whether the library is new enough to have a function of the interface."""
         return int(self._api.struct_size) > int(getattr(TkModelApi, function).offset)
 
     @property
     def native_context(self) -> int | None:
         """Where a stream to hand over has to be made, as a pointer: OpenCL's cl_context; None elsewhere."""
-        if not self._finalizer.alive or not self._offers("model_native_context"):
+        if not self._finalizer.alive or not self.offers("model_native_context"):
             return None
         context = self._api.model_native_context(self._handle)
         return None if context is None else int(context)
@@ -189,7 +181,7 @@ class Model(AbstractContextManager["Model"]):
     def _describe_states(self) -> dict[str, str]:
         """The input of each state -> its output: what a context keeps from run to run."""
         found = {}
-        for index in range(self._api.model_state_count(self._handle) if self._offers("context_reset") else 0):
+        for index in range(self._api.model_state_count(self._handle) if self.offers("context_reset") else 0):
             info = abi.TkStateInfo()
             _check(self._api, self._api.model_state(self._handle, index, ctypes.byref(info)), str(self.path))
             found[self.inputs[info.input].name] = self.outputs[info.output].name
@@ -362,15 +354,26 @@ class BoundRun:
         """As `run`, with the time of each step."""
         self.context.check_open()
         count = ctypes.c_int32(0)
-        profile = self._api.context_profile
+        self._fail(self._api.context_profile(*self._arguments, None, ctypes.byref(count)))
+        times = (abi.TkStepTime * max(1, count.value))()
+        self._timed(self._api.context_profile, times, ctypes.byref(count))
+        return tuple(StepTime(one.kernel, one.nanoseconds) for one in times[: count.value])
+
+    def measure(self) -> RunTimes | None:
+        """As `run`, with what it took by the device's clock; None of a library that is too old to say."""
+        self.context.check_open()
+        if not self.context.model.offers("context_measure"):
+            return None
+        times = abi.TkRunTimes(struct_size=ctypes.sizeof(abi.TkRunTimes))
+        self._timed(self._api.context_measure, ctypes.byref(times))
+        return RunTimes(times.kernels, times.with_copies)
+
+    def _timed(self, function: Callable[..., int], *more: object) -> None:
         for one in self._packed:
             one.pack()
-        self._fail(profile(*self._arguments, None, ctypes.byref(count)))
-        times = (abi.TkStepTime * max(1, count.value))()
-        self._fail(profile(*self._arguments, times, ctypes.byref(count)))
+        self._fail(function(*self._arguments, *more))
         for held in self._unpacked:
             held.unpack()
-        return tuple(StepTime(one.kernel, one.nanoseconds) for one in times[: count.value])
 
     def outputs(self) -> dict[str, Array]:
         """The outputs of the last run by name, cut to their actual shapes; not copied.

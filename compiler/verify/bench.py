@@ -11,7 +11,7 @@ from typing import Any
 from compiler.core.diagnostics import BadInputError, HostError, TkError
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import load_settings, usable_processors
-from compiler.runtime.loader import Context, Model
+from compiler.runtime.loader import BoundRun, Context, Model
 from compiler.runtime.manifest import manifest_of
 from compiler.runtime.tensors import Array
 from compiler.targets import get_target
@@ -20,7 +20,7 @@ from compiler.verify.device import EMULATOR, load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
-from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
+from compiler.verify.report import BenchReport, BenchRequest, DeviceTimes, EngineTimes, KernelTime
 from compiler.verify.sizes import free_names, plan_of, sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
@@ -39,11 +39,15 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     context = contexts[0]
     place = _place(library, context, request)
     feeds = _feeds(library, request)
-    bound = [one.bind(feeds).run for one in contexts]
+    bound = [one.bind(feeds) for one in contexts]
     others = _others(request, library, place, feeds)
-    runs = {"": bound[0], **{f"{i}": one.run for i, one in enumerate(others)}}
+    runs = {"": bound[0].run, **{f"{i}": one.run for i, one in enumerate(others)}}
     measured = measure(runs, warmup=request.warmup, seconds=request.seconds, progress=progress)
-    at_once = throughput(bound, seconds=request.seconds, progress=progress) if len(bound) > 1 else None
+    at_once = (
+        throughput([one.run for one in bound], seconds=request.seconds, progress=progress)
+        if len(bound) > 1
+        else None
+    )
     peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
     mine = measured[""]
     manifest = library.manifest
@@ -65,6 +69,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         kernels=kernel_times(library, context, feeds) if request.profile else (),
         warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy))),
         device=library.device,
+        on_device=_on_device(bound[0], request) if library.device else None,
         low_ms=mine.low,
         high_ms=mine.high,
         noisy=mine.noisy,
@@ -92,13 +97,28 @@ def _place(library: Model, context: Context, request: BenchRequest) -> _Place:
     if not library.device:
         return _Place(context.threads)
     unused = "--threads has no use here: the device's driver decides" if request.threads is not None else ""
-    if (request.device or load_settings().device) == EMULATOR:
+    if _is_emulated(request):
         slow = "the emulator looks after every access: its times say nothing about a GPU's"
         return _Place(None, tuple(filter(None, (unused, slow))))
     manifest = library.manifest
     facts = get_target(str(manifest.get("target", "")), str(manifest.get("arch", ""))).facts
     warnings = (unused,) if unused else ()
     return _Place(None if facts.binds_threads else usable_processors(), warnings)
+
+
+def _on_device(run: BoundRun, request: BenchRequest) -> DeviceTimes | None:
+    """What runs take by the device's clock; None where the library or the emulator has none."""
+    if _is_emulated(request):
+        return None
+    found = list(filter(None, (run.measure() for _ in range(_PROFILE_RUNS))))
+    if not found:
+        return None
+    kernels = statistics.median(one.kernels for one in found)
+    return DeviceTimes(1e-6 * kernels, 1e-6 * statistics.median(one.with_copies for one in found))
+
+
+def _is_emulated(request: BenchRequest) -> bool:
+    return (request.device or load_settings().device) == EMULATOR
 
 
 def kernel_times(library: Model, context: Context, feeds: Mapping[str, Array]) -> tuple[KernelTime, ...]:

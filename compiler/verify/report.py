@@ -183,13 +183,26 @@ class KernelTime:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """Median milliseconds of an inference by the device's clock: of its launches alone, and with copies.
+
+    Launches of several runs go one behind the other, so that the host's part of starting them is not in it;
+    copies are those of inputs to the device and of outputs back.
+    """
+
+    kernels_ms: float
+    with_copies_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class BenchReport:
     """Latency percentiles in milliseconds, and what is needed to judge them.
 
     `device` names the device of a library for one; `threads` counts the cores of this machine that ran the
-    library, None where a device did that is not one of them. A device's times have the copies of inputs and
-    outputs in them. `low_ms` to `high_ms` is the 95 % confidence interval of the median; `noisy` says why the
-    machine was too uneasy for the numbers to decide anything, else it is empty.
+    library, None where a device did that is not one of them. A device's times are of whole calls, with copies
+    of inputs and outputs; `on_device` says what is left without. `low_ms` to `high_ms` is the 95 % confidence
+    interval of the median; `noisy` says why the machine was too uneasy for the numbers to decide anything,
+    else it is empty.
     `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's rate of multiply-adds with
     the same threads, measured in the same session, None when no C++ compiler was found.
     """
@@ -207,6 +220,7 @@ class BenchReport:
     percent_of_peak: float | None
     baseline: EngineTimes | None = None
     kernels: tuple[KernelTime, ...] = ()
+    on_device: DeviceTimes | None = None
     warnings: tuple[str, ...] = ()
     device: str = ""
     low_ms: float = 0.0

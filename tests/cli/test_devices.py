@@ -80,7 +80,7 @@ def test_targets_find_devices(directory: Path, driver: Path, tmp_path: Path) -> 
     listed = {one["name"]: one for one in command.tk("targets", "--json", cwd=directory, env=env).json}
     assert listed["cuda-nvidia"]["runs"] == {
         "answer": "yes",
-        "reason": "Card (sm_80), Other (sm_90)",
+        "reason": "Card (sm_80), driver 12020, Other (sm_90), driver 12020",
         "fix": "",
     }
     assert listed["sycl-nvidia"]["runs"]["answer"] == "not known"
@@ -285,6 +285,7 @@ def test_bench_names_the_device_and_counts_no_threads_of_it(
     assert done.json["device"] == "Volta (sm_70)"
     assert done.json["threads"] is None
     assert done.json["peak_gflops"] is None
+    assert done.json["on_device"] == pytest.approx({"kernels_ms": 0.0125, "with_copies_ms": 0.25})
     assert any("--threads has no use here" in one for one in done.json["warnings"])
 
 
@@ -297,6 +298,7 @@ def test_bench_of_processors_behind_opencl(directory: Path) -> None:
     assert done.json["threads"] == done.json["baseline"]["threads"] >= 1
     assert done.json["peak_gflops"] > 0
     assert done.json["device"]
+    assert 0 < done.json["on_device"]["kernels_ms"] < done.json["on_device"]["with_copies_ms"]
 
 
 @pytest.mark.slow
@@ -311,6 +313,7 @@ def test_the_emulator_runs_and_verifies(directory: Path, tmp_path: Path) -> None
     short = ("--seconds", "0.01", "--warmup", "0", "--json")
     timed = command.tk("bench", one[0], *short, cwd=directory, env={"TK_DEVICE": "emulator"})
     assert any("say nothing about a GPU" in word for word in timed.json["warnings"])
+    assert timed.json["on_device"] is None
     refused = command.tk("run", "mnist.opencl-cpu.so", "--device", "emulator", cwd=directory)
     assert refused.code == 3
     assert "it is for opencl-cpu; the emulator runs kernels in CUDA and HIP" in refused.err

@@ -145,6 +145,14 @@ def test_ptx_serves_later_archs(probe: Probe) -> None:
     assert printed.startswith("NVIDIA H100 (sm_90)")
 
 
+def test_a_driver_that_is_older_than_the_ptx(probe: Probe) -> None:
+    image = "ptx:sm_70 .version 8.8"
+    printed, _ = probe(CUDA, image, gpus="NVIDIA H100=9.0", fail="cuModuleLoadData=222")
+    assert printed.startswith(f"status {TK_ERR_DEVICE}: the ptx for sm_70")
+    assert "it is PTX 8.8, newer than this driver, which is of CUDA 12.2; update the driver" in printed
+    assert "`--arch sm_90`" in printed
+
+
 def test_an_older_device_is_refused_with_the_command_that_helps(probe: Probe) -> None:
     printed, _ = probe(CUDA, "cubin:sm_80", "cubin:sm_90", "ptx:sm_90", gpus="Tesla T4=7.5")
     assert printed.startswith(f"status {TK_ERR_DEVICE}:")
@@ -308,6 +316,31 @@ def test_runs_go_on_where_recording_fails(language: Language, runs: Probe, call:
 def test_a_replay_that_fails_is_an_error(language: Language, runs: Probe) -> None:
     printed, _ = runs(language, 2, fail=f"{language.calls['replay']}=700")
     assert printed.startswith(f"4 status {TK_ERR_DEVICE}: a launch failed: ")
+
+
+@BOTH
+def test_a_step_is_measured_twenty_times_in_one_graph(language: Language, runs: Probe) -> None:
+    """Between two marks there are twenty of a step, nothing of the host's; the result is that of one run."""
+    printed, calls = runs(language, 2, place="steps")
+    assert printed == "12500 12500 4 12500 12500 8 done"
+    # Each run: what a step needs, twenty of it recorded, two replays; at last all of the run again.
+    assert counts(language, calls, "launch", "capture", "replay") == [2 * (1 + 20 + 2 + 20 + 2), 4, 8]
+
+
+@BOTH
+def test_where_nothing_is_recorded_marks_stand_around_the_steps(language: Language, runs: Probe) -> None:
+    printed, calls = runs(language, 1, place="steps", fail=f"{language.calls['capture']}=900")
+    assert printed == "250000 250000 4 done"
+    assert counts(language, calls, "replay") == [0]
+
+
+@BOTH
+def test_a_run_is_measured_as_a_whole(language: Language, runs: Probe) -> None:
+    """Its kernels by twenty runs one behind the other; with copies by one."""
+    printed, calls = runs(language, 2, place="whole")
+    assert printed == "12500 250000 4 12500 250000 8 done"
+    # The first run launches and the next one records; then there are replays only.
+    assert counts(language, calls, "launch", "capture", "replay") == [4, 1, (1 + 20) + (1 + 1 + 20)]
 
 
 def test_contexts_on_a_runtime_without_graphs(runs: Probe) -> None:

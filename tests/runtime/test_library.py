@@ -20,7 +20,7 @@ ABI = {
     "model_manifest", "model_api", "context_open", "context_close", "context_set_threads", "context_threads",
     "context_run", "context_profile", "last_error", "status_text", "model_open_on", "model_device",
     "model_native_context", "model_shapes", "model_state_count", "model_state", "context_shapes",
-    "context_reset",
+    "context_reset", "context_measure",
     "pool",
 }  # fmt: skip
 ONES = {"x": np.ones((2, 8), np.float32), "z": np.zeros((2, 8), np.float32)}

@@ -163,6 +163,14 @@ def test_profile_times_each_step(library: Path, feeds: Feeds) -> None:
     assert all(0 < time.nanoseconds < 10**9 for time in times)
 
 
+def test_a_run_is_measured(library: Path, feeds: Feeds) -> None:
+    bound = load(library).context(2).bind(feeds(4096))
+    times = bound.measure()
+    assert times is not None
+    assert 0 < times.kernels == times.with_copies < 10**9
+    assert_right(bound.outputs(), feeds(4096))
+
+
 def test_subnormal_numbers(library: Path) -> None:
     tiny = np.float32(1e-40)
     feeds = {"x": np.full((2, 8), tiny), "z": np.full((2, 8), tiny)}
@@ -324,6 +332,7 @@ def test_a_closed_model_says_so(library: Path, feeds: Feeds) -> None:
         lambda: context.threads,
         bound.run,
         bound.profile,
+        bound.measure,
     )
     for use in uses:
         with pytest.raises(UsageError, match="closed"):

@@ -153,7 +153,13 @@ def _repeating(request: compiler.BenchRequest) -> list[str]:
 def _show(report: compiler.BenchReport) -> None:
     console.data(console.table(_COLUMNS, _rows(report)))
     if report.device:
-        console.data(f"device: {report.device}; times include copies of inputs and outputs")
+        console.data(f"device: {report.device}")
+    if report.on_device is not None:
+        kernels, copies = report.on_device.kernels_ms, report.on_device.with_copies_ms
+        console.data(
+            f"kernels alone {kernels:.4g} ms, with copies {copies:.4g} ms (by the device's clock), "
+            f"end to end {report.p50_ms:.4g} ms"
+        )
     if report.peak_gflops is not None:
         threads = compiler.counted(report.threads or 1, "thread")
         console.data(f"measured peak of this machine: {report.peak_gflops:.0f} GFLOP/s, {threads}")

@@ -131,6 +131,14 @@ typedef struct {
   int64_t nanoseconds;
 } tk_step_time;
 
+/* What a run takes, in nanoseconds: `kernels` without copies between the caller's memory and the device's and without
+ * waiting for the host, as the mean of several runs one behind the other; `with_copies` from the first copy to the last
+ * one, as the device's clock sees one run. Where kernels run on the host's cores both are of one run. */
+typedef struct {
+  size_t struct_size;
+  int64_t kernels, with_copies;
+} tk_run_times;
+
 /* Opens the model of this library. Refused (TK_ERR_HOST) when the CPU lacks a feature; the message names
  * the feature and the command that builds for this CPU. */
 tk_status tk_model_open_v1(tk_model **model);
@@ -205,11 +213,16 @@ tk_status tk_context_shapes_v1(tk_context *context, const DLTensor *inputs, int3
 /* Forgets all but the first `length` places of the states, which is as much as there is at most; 0: all of it. */
 tk_status tk_context_reset_v1(tk_context *context, int64_t length);
 
-/* As tk_context_run_v1, and measures each step. times has room for *count; *count is set to the number of
+/* As tk_context_run_v1, and measures each step: on devices that record launches each step several times one behind
+ * the other, so that no waiting for the host is in its time. times has room for *count; *count is set to the number of
  * steps. With times == null nothing runs and only *count is set: to the most that there are, as a library may have other
  * steps for some sizes. */
 tk_status tk_context_profile_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs,
                                 DLTensor *outputs, int32_t n_outputs, tk_step_time *times, int32_t *count);
+
+/* As tk_context_run_v1, and measures the run as a whole. */
+tk_status tk_context_measure_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                                int32_t n_outputs, tk_run_times *times);
 
 /* What went wrong in the calling thread's last call into this library that failed; never null. Valid until
  * the next call from this thread. */
@@ -248,6 +261,8 @@ typedef struct {
   tk_status (*context_shapes)(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                               int32_t n_outputs);
   tk_status (*context_reset)(tk_context *context, int64_t length);
+  tk_status (*context_measure)(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                               int32_t n_outputs, tk_run_times *times);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;

@@ -200,12 +200,12 @@ tk_status context_set_threads(tk_context *context, int32_t threads) {
 int32_t context_threads(const tk_context *context) { return context == nullptr ? 0 : context->threads(); }
 
 tk_status run(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs, int32_t n_outputs,
-              tk_step_time *times) {
+              const tk::Timing &timing) {
   if (context == nullptr) return missing("tk_context_run", "context");
   const tk_model &model = context->model();
   if (const tk_status status = check_counts("tk_context_run", model, inputs, n_inputs, outputs, n_outputs, true))
     return status;
-  return exclusively(context, [=] { return context->run({inputs, n_inputs, outputs, n_outputs}, times); });
+  return exclusively(context, [=] { return context->run({inputs, n_inputs, outputs, n_outputs}, timing); });
 }
 
 tk_status context_shapes(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
@@ -224,7 +224,7 @@ tk_status context_reset(tk_context *context, int64_t length) {
 
 tk_status context_run(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                       int32_t n_outputs) {
-  return run(context, inputs, n_inputs, outputs, n_outputs, nullptr);
+  return run(context, inputs, n_inputs, outputs, n_outputs, {});
 }
 
 tk_status context_profile(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
@@ -237,9 +237,17 @@ tk_status context_profile(tk_context *context, const DLTensor *inputs, int32_t n
   if (times == nullptr) return TK_OK;
   if (room < steps)
     return fail(TK_ERR_ARGUMENT, "tk_context_profile: room for %d times, the model has %d steps", room, steps);
-  const tk_status status = run(context, inputs, n_inputs, outputs, n_outputs, times);
+  const tk_status status = run(context, inputs, n_inputs, outputs, n_outputs, {times, nullptr});
   if (status == TK_OK) *count = context->steps_run();
   return status;
+}
+
+tk_status context_measure(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                          int32_t n_outputs, tk_run_times *times) {
+  if (times == nullptr) return missing("tk_context_measure", "times");
+  if (times->struct_size < sizeof(tk_run_times))
+    return fail(TK_ERR_ARGUMENT, "tk_context_measure: set struct_size to sizeof(tk_run_times)");
+  return run(context, inputs, n_inputs, outputs, n_outputs, {nullptr, times});
 }
 
 const char *last_error() { return tk::last_error(); }
@@ -290,6 +298,10 @@ TK_EXPORT tk_status tk_context_shapes_v1(tk_context *context, const DLTensor *in
   return context_shapes(context, inputs, n_inputs, outputs, n_outputs);
 }
 TK_EXPORT tk_status tk_context_reset_v1(tk_context *context, int64_t length) { return context_reset(context, length); }
+TK_EXPORT tk_status tk_context_measure_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs,
+                                          DLTensor *outputs, int32_t n_outputs, tk_run_times *times) {
+  return context_measure(context, inputs, n_inputs, outputs, n_outputs, times);
+}
 TK_EXPORT const char *tk_last_error_v1(void) { return last_error(); }
 TK_EXPORT const char *tk_status_text_v1(tk_status status) { return status_text(status); }
 
@@ -299,4 +311,5 @@ TK_EXPORT const tk_model_api tk_model_api_v1 = {
     context_set_threads,  context_threads,   context_run,         context_profile,   last_error,
     status_text,          model_open_on,     model_device,        model_native_context,
     model_shapes,         model_state_count, model_state,         context_shapes,    context_reset,
+    context_measure,
 };

@@ -289,8 +289,8 @@ tk_status tk_context::shapes(const tk::Arguments &arguments) {
   return tk::write_shapes(model_, symbols_, ran_->states_.wanted(arguments));
 }
 
-tk_status tk_context::run(const tk::Arguments &arguments, tk_step_time *times) {
-  if (specialised_.empty()) return run_alone(arguments, times);
+tk_status tk_context::run(const tk::Arguments &arguments, const tk::Timing &timing) {
+  if (specialised_.empty()) return run_alone(arguments, timing);
   const DLTensor *inputs = ran_->states_.complete(arguments);
   if (const tk_status status = tk::bind_symbols(model_, inputs, &symbols_)) return status;
   tk_context *const chosen = for_symbols(symbols_);
@@ -303,7 +303,7 @@ tk_status tk_context::run(const tk::Arguments &arguments, tk_step_time *times) {
       own.n_inputs = static_cast<int32_t>(model_.inputs.size());
     }
   }
-  if (const tk_status status = chosen->run_alone(own, times)) return status;
+  if (const tk_status status = chosen->run_alone(own, timing)) return status;
   ran_ = chosen;
   return TK_OK;
 }
@@ -321,7 +321,7 @@ const DLTensor *tk_context::take_states(const DLTensor *inputs) {
   return taken_.data();
 }
 
-tk_status tk_context::run_alone(const tk::Arguments &arguments, tk_step_time *times) {
+tk_status tk_context::run_alone(const tk::Arguments &arguments, const tk::Timing &timing) {
   const DLTensor *inputs = states_.complete(arguments);
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, states_.wanted(arguments), symbols_, &owned_, &outputs_))
@@ -329,22 +329,24 @@ tk_status tk_context::run_alone(const tk::Arguments &arguments, tk_step_time *ti
   for (tk::Box &box : input_boxes_) box.set(symbols_);
   for (tk::Box &box : output_boxes_) box.set(symbols_);
   states_.begin(&inputs_);
-  if (const tk_status status = device_ != nullptr ? device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)
-                                                  : run_on_host(times))
+  if (const tk_status status = device_ != nullptr ? device_->run(inputs_, input_boxes_, outputs_, output_boxes_, timing)
+                                                  : run_on_host(timing))
     return status;
   if (const tk_status status = settle(states_.wanted(arguments))) return status;
   states_.keep(symbols_);
   return TK_OK;
 }
 
-tk_status tk_context::run_on_host(tk_step_time *times) {
+tk_status tk_context::run_on_host(const tk::Timing &timing) {
+  const int64_t begun = timing.run != nullptr ? now_ns() : 0;
   if (const tk_status status = place_samples()) return status;
   if (const tk_status status = stage_inputs()) return status;
   if (const tk_status status = stage_outputs()) return status;
   place_states();
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);
-  execute(times);
+  execute(timing.steps);
+  if (timing.run != nullptr) timing.run->kernels = timing.run->with_copies = now_ns() - begun;
   return TK_OK;
 }
 

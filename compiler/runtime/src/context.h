@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "model.h"
 #include "states.h"
+#include "timing.h"
 
 struct tk_context {
  public:
@@ -23,8 +24,7 @@ struct tk_context {
   tk_status prepare();
   tk_status set_threads(int32_t threads);
   int32_t threads() const { return threads_; }
-  // times may be null; otherwise it has room for one entry per step, whichever plan runs.
-  tk_status run(const tk::Arguments &arguments, tk_step_time *times);
+  tk_status run(const tk::Arguments &arguments, const tk::Timing &timing);
   // What such a run makes of the outputs' dimensions and types.
   tk_status shapes(const tk::Arguments &arguments);
   // Keeps the first `length` places of states.
@@ -55,7 +55,7 @@ struct tk_context {
   // The context for the sizes of a run.
   tk_context *for_symbols(const std::vector<int64_t> &symbols);
   // By the plan of this context.
-  tk_status run_alone(const tk::Arguments &arguments, tk_step_time *times);
+  tk_status run_alone(const tk::Arguments &arguments, const tk::Timing &timing);
   // The inputs of a run with what this context keeps, for another one to go on from. Valid until the next call.
   const DLTensor *take_states(const DLTensor *inputs);
   void resolve_fixed();
@@ -75,7 +75,7 @@ struct tk_context {
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
   bool is_needed(const tk_step &step) const;
-  tk_status run_on_host(tk_step_time *times);
+  tk_status run_on_host(const tk::Timing &timing);
   void execute(tk_step_time *times);
 
   const tk_model &model_;

@@ -16,6 +16,10 @@ constexpr uint32_t kBlocksPerProcessor = 4;
 // Recordings that a context keeps: two buffers in turns for input and output are four.
 constexpr size_t kRecordings = 4;
 
+// The recording of a step that is measured, and how often it does what it measures: launches of a microsecond are more
+// than the clock's half of one then.
+constexpr int32_t kStepRecording = kRecordings, kRepeats = 20;
+
 // Vectors are loaded whole: kernels count on this alignment.
 constexpr uintptr_t kVector = 16;
 
@@ -193,33 +197,28 @@ void DeviceContext::resolve() {
   }
 }
 
-tk_status DeviceContext::launch_all(bool timed) {
+tk_status DeviceContext::launch_steps(int32_t first, int32_t end) {
   const tk_plan &plan = *model_.plan;
   void *const *args = pointers_.data();
-  int32_t step = 0;
-  if (timed)
-    if (const tk_status status = queue_->mark(0)) return status;
   for (int32_t n = 0; n < plan.device->n_launches; ++n) {
     const tk_launch &item = plan.device->launches[n];
-    for (; timed && step < item.step; ++step)
-      if (const tk_status status = queue_->mark(step + 1)) return status;
+    const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
     const Launch launch = {item.function,
                            {columns(item), item.grid[1], item.grid[2]},
                            {item.block[0], item.block[1], item.block[2]},
                            item.shared_bytes,
                            item.dynamic_bytes};
-    const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
-    if (const tk_status status = queue_->launch(launch, args, n_args)) return status;
+    if (item.step >= first && item.step < end)
+      if (const tk_status status = queue_->launch(launch, args, n_args)) return status;
     args += n_args;
   }
-  for (; timed && step < plan.n_steps; ++step)
-    if (const tk_status status = queue_->mark(step + 1)) return status;
   return TK_OK;
 }
 
-bool DeviceContext::record(int32_t number) {
+bool DeviceContext::record(int32_t number, int32_t first, int32_t end, int32_t times) {
   if (queue_->begin_recording() != TK_OK) return false;
-  const tk_status launched = launch_all(false);
+  tk_status launched = TK_OK;
+  for (int32_t i = 0; i < times && launched == TK_OK; ++i) launched = launch_steps(first, end);
   return queue_->end_recording(number) == TK_OK && launched == TK_OK;
 }
 
@@ -235,18 +234,18 @@ size_t DeviceContext::find_recording() {
 }
 
 tk_status DeviceContext::launch_or_replay() {
-  if (!records_ || !queue_->records()) return launch_all(false);
+  if (!records_ || !queue_->records()) return launch_all();
   const size_t found = find_recording();
   Recording &recording = recordings_[found];
   recording.last_run = ++runs_;
   if (recording.pointers != pointers_) {
     recording.pointers = pointers_;
     recording.is_recorded = false;
-    return launch_all(false);
+    return launch_all();
   }
   const int32_t number = static_cast<int32_t>(found);
-  if (!recording.is_recorded) records_ = recording.is_recorded = record(number);
-  return recording.is_recorded ? queue_->replay(number) : launch_all(false);
+  if (!recording.is_recorded) records_ = recording.is_recorded = record(number, 0, model_.plan->n_steps, 1);
+  return recording.is_recorded ? queue_->replay(number) : launch_all();
 }
 
 // Which runs of elements there are is known later, of what is counted.
@@ -304,8 +303,47 @@ tk_status DeviceContext::hand_over_counted(const std::vector<Buffer> &outputs, c
   return queue_->finish();
 }
 
-tk_status DeviceContext::read_times(tk_step_time *times) {
+bool DeviceContext::has_launches(int32_t step) const {
+  const tk_device_plan &plan = *model_.plan->device;
+  return std::any_of(plan.launches, plan.launches + plan.n_launches,
+                     [=](const tk_launch &item) { return item.step == step; });
+}
+
+tk_status DeviceContext::time_steps(tk_step_time *times) {
+  if (!records_ || !queue_->records()) return time_launches(times);
   const tk_plan &plan = *model_.plan;
+  for (int32_t step = 0; step < plan.n_steps; ++step) {
+    times[step] = {plan.steps[step].kernel, 0, 0};
+    if (!has_launches(step)) continue;
+    // A step that works in place makes something else of its result each time: it is made anew for this one.
+    if (const tk_status status = launch_steps(0, step + 1)) return status;
+    records_ = record(kStepRecording, step, step + 1, kRepeats);
+    if (!records_) return time_launches(times);
+    if (const tk_status status = time_recorded(&times[step].nanoseconds)) return status;
+  }
+  return launch_all();
+}
+
+// The second of two replays: it is in the queue before the first one ends, so nothing waits for the host.
+tk_status DeviceContext::time_recorded(int64_t *nanoseconds) {
+  if (const tk_status status = queue_->replay(kStepRecording)) return status;
+  if (const tk_status status = queue_->mark(0)) return status;
+  if (const tk_status status = queue_->replay(kStepRecording)) return status;
+  if (const tk_status status = queue_->mark(1)) return status;
+  if (const tk_status status = queue_->finish()) return status;
+  if (const tk_status status = queue_->elapsed(0, 1, nanoseconds)) return status;
+  *nanoseconds /= kRepeats;
+  return TK_OK;
+}
+
+tk_status DeviceContext::time_launches(tk_step_time *times) {
+  const tk_plan &plan = *model_.plan;
+  if (const tk_status status = queue_->mark(0)) return status;
+  for (int32_t step = 0; step < plan.n_steps; ++step) {
+    if (const tk_status status = launch_steps(step, step + 1)) return status;
+    if (const tk_status status = queue_->mark(step + 1)) return status;
+  }
+  if (const tk_status status = queue_->finish()) return status;
   for (int32_t step = 0; step < plan.n_steps; ++step) {
     times[step] = {plan.steps[step].kernel, 0, 0};
     if (const tk_status status = queue_->elapsed(step, step + 1, &times[step].nanoseconds)) return status;
@@ -313,30 +351,48 @@ tk_status DeviceContext::read_times(tk_step_time *times) {
   return TK_OK;
 }
 
+tk_status DeviceContext::time_kernels(int64_t *nanoseconds) {
+  if (const tk_status status = launch_or_replay()) return status;  // what is recorded is recorded now
+  if (const tk_status status = queue_->mark(0)) return status;
+  for (int32_t i = 0; i < kRepeats; ++i)
+    if (const tk_status status = launch_or_replay()) return status;
+  if (const tk_status status = queue_->mark(1)) return status;
+  if (const tk_status status = queue_->finish()) return status;
+  if (const tk_status status = queue_->elapsed(0, 1, nanoseconds)) return status;
+  *nanoseconds /= kRepeats;
+  return TK_OK;
+}
+
 tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
-                                 const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, bool timed) {
+                                 const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes,
+                                 const Timing &timing) {
+  if (timing.run != nullptr)
+    if (const tk_status status = queue_->mark(0)) return status;
   if (const tk_status status = place_inputs(inputs, input_boxes)) return status;
   if (const tk_status status = place_outputs(inputs, outputs, output_boxes)) return status;
   if (const tk_status status = place_states(inputs, input_boxes)) return status;
   resolve();
-  if (const tk_status status = timed ? launch_all(true) : launch_or_replay()) return status;
-  return hand_over(outputs, output_boxes);
+  if (const tk_status status = timing.steps != nullptr ? time_steps(timing.steps) : launch_or_replay()) return status;
+  if (const tk_status status = hand_over(outputs, output_boxes)) return status;
+  return timing.run != nullptr ? queue_->mark(1) : TK_OK;
 }
 
 tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
                              const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes,
-                             tk_step_time *times) {
-  if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, times != nullptr)) {
+                             const Timing &timing) {
+  if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, timing)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more
     return status;
   }
-  bool host = times != nullptr || !callers_stream_;
+  bool host = timing.run != nullptr || timing.steps != nullptr || !callers_stream_;
   for (const Buffer &one : inputs) host = host || !one.on_device;
   for (const Buffer &one : outputs) host = host || (one.data != nullptr && !one.on_device);
   if (host)
     if (const tk_status status = queue_->finish()) return status;
   gather_outputs(outputs, output_boxes);
-  return times != nullptr ? read_times(times) : TK_OK;
+  if (timing.run == nullptr) return TK_OK;
+  if (const tk_status status = queue_->elapsed(0, 1, &timing.run->with_copies)) return status;
+  return time_kernels(&timing.run->kernels);
 }
 
 }  // namespace tk

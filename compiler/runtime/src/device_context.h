@@ -11,6 +11,7 @@
 #include "extents.h"
 #include "memory.h"
 #include "model.h"
+#include "timing.h"
 
 namespace tk {
 
@@ -23,9 +24,8 @@ class DeviceContext {
   DeviceContext(const DeviceContext &) = delete;
   DeviceContext &operator=(const DeviceContext &) = delete;
 
-  // times may be null; otherwise it has room for one entry per step.
   tk_status run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
-                const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, tk_step_time *times);
+                const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, const Timing &timing);
 
   // Once it is known how much of outputs there is, which boxes say: gives callers those parts.
   tk_status hand_over_counted(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
@@ -60,7 +60,7 @@ class DeviceContext {
 
   DeviceContext(const tk_model &model, bool callers_stream);
   tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
-                    const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, bool timed);
+                    const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, const Timing &timing);
   tk_status reserve(Own *own, int64_t bytes);
   // The same, full of zeros where it is new: kernels may read all of it.
   tk_status reserve_zeros(Own *own, int64_t bytes);
@@ -74,17 +74,25 @@ class DeviceContext {
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
                           const std::vector<Box> &boxes);
   void resolve();
-  tk_status launch_all(bool timed);
+  tk_status launch_steps(int32_t first, int32_t end);
+  tk_status launch_all() { return launch_steps(0, model_.plan->n_steps); }
   // The same, as one recorded piece from the second run on that has these pointers.
   tk_status launch_or_replay();
-  bool record(int32_t number);
+  // The launches of some steps, so many times; false where that fails.
+  bool record(int32_t number, int32_t first, int32_t end, int32_t times);
+  bool has_launches(int32_t step) const;
+  // All launches, and what each step takes.
+  tk_status time_steps(tk_step_time *times);
+  tk_status time_recorded(int64_t *nanoseconds);  // of what a step does once
+  tk_status time_launches(tk_step_time *times);
+  // What all launches of a run take that was done.
+  tk_status time_kernels(int64_t *nanoseconds);
   size_t find_recording();  // that of the pointers, else in place of the one that was not used for the longest time
   tk_status hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
   static bool goes_by_host(const Buffer &given, const Box &box);
   tk_status hand_over_part(size_t output, const Buffer &given, const Box &box);
   // What is left to do on the host when the device is done.
   void gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
-  tk_status read_times(tk_step_time *times);
 
   const tk_model &model_;
   const bool callers_stream_;

@@ -30,6 +30,8 @@ class GpuApi {
   virtual const Image *fitting(const Program &program, const std::string &arch) const = 0;
   virtual std::string describe(int status) const = 0;  // name and meaning
   virtual bool is_memory(int status) const = 0;        // whether memory ran out
+  // Why an image does not load and what helps, beside the driver's words; empty where they say all.
+  virtual std::string advice(int, const Image &, const std::string &) const { return ""; }
 
   // Between these two, calls of this thread go to one GPU.
   virtual int enter(int32_t number) = 0;

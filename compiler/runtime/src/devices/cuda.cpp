@@ -19,7 +19,7 @@ typedef int Number;            // CUdevice
 typedef uint64_t Pointer;      // CUdeviceptr
 typedef struct Opaque *Handle; // CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphExec
 
-constexpr Status kOutOfMemory = 2, kNoDevice = 100;
+constexpr Status kOutOfMemory = 2, kNoDevice = 100, kUnsupportedPtx = 222;
 constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 constexpr int kDynamicSharedBytes = 8;            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;              // CU_STREAM_NON_BLOCKING
@@ -29,6 +29,7 @@ constexpr int32_t kDLCUDA = 2;
 // name, its symbol in the library, parameters
 #define TK_CUDA_FUNCTIONS(use)                                                                                    \
   use(init, "cuInit", (unsigned))                                                                                 \
+  use(version, "cuDriverGetVersion", (int *))                                                                     \
   use(count, "cuDeviceGetCount", (int *))                                                                         \
   use(device, "cuDeviceGet", (Number *, int))                                                                     \
   use(name, "cuDeviceGetName", (char *, int, Number))                                                             \
@@ -88,6 +89,16 @@ Capability capability_of(const char *arch) {
 // Compatibility").
 bool stands_alone(Capability one) { return (one.major == 7 && one.minor == 2) || (one.major == 8 && one.minor == 7); }
 
+// Of ".version 8.5" near the head of a text; empty where there is none.
+std::string ptx_version(const Image &image) {
+  const std::string text(reinterpret_cast<const char *>(image.data), static_cast<size_t>(image.bytes));
+  const char word[] = ".version ";
+  const size_t at = text.find(word);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + sizeof word - 1;
+  return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
+}
+
 class CudaApi final : public GpuApi {
  public:
   Driver driver;
@@ -124,6 +135,16 @@ class CudaApi final : public GpuApi {
     return std::string(name) + (text == nullptr ? "" : std::string(" (") + text + ")");
   }
   bool is_memory(int status) const override { return status == kOutOfMemory; }
+
+  // A driver translates PTX up to the version that its own CUDA has; cubins of later ones of the same major number run.
+  std::string advice(int status, const Image &image, const std::string &arch) const override {
+    if (status != kUnsupportedPtx || std::strcmp(image.kind, "ptx") != 0) return "";
+    int version = 0;
+    if (driver.version(&version) != 0) version = 0;
+    return "; it is PTX " + ptx_version(image) + ", newer than this driver, which is of CUDA " +
+           std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +
+           "; update the driver, or compile with `--arch " + arch + "` for code that needs no translation";
+  }
 
   int enter(int32_t number) override {
     Handle context = nullptr;

@@ -17,9 +17,9 @@ namespace {
 
 constexpr unsigned kUsualShared = 48 << 10;  // dynamic shared memory that needs no permission
 
-tk_status refused(const GpuApi &api, const char *what, int status) {
-  return fail(api.is_memory(status) ? TK_ERR_MEMORY : TK_ERR_DEVICE, "%s: the %s driver reports %s", what, api.maker(),
-              api.describe(status).c_str());
+tk_status refused(const GpuApi &api, const char *what, int status, const std::string &advice = "") {
+  return fail(api.is_memory(status) ? TK_ERR_MEMORY : TK_ERR_DEVICE, "%s: the %s driver reports %s%s", what,
+              api.maker(), api.describe(status).c_str(), advice.c_str());
 }
 
 // Calls of this thread go to one GPU while it lives.
@@ -157,7 +157,7 @@ class GpuQueue final : public Queue {
 class GpuDevice final : public Device {
  public:
   GpuDevice(GpuApi *api, const Gpu &gpu)
-      : api_(api), number_(gpu.number), description_(gpu.name + " (" + gpu.arch + ")") {}
+      : api_(api), number_(gpu.number), arch_(gpu.arch), description_(gpu.name + " (" + gpu.arch + ")") {}
 
   ~GpuDevice() override {
     const Entered entered(api_, number_);
@@ -169,7 +169,7 @@ class GpuDevice final : public Device {
     if (const int status = api_->load(image, &module_)) {
       const std::string name = std::string("the ") + image.kind + " for " + image.arch;
       const std::string what = name + " does not load on " + description_;
-      return refused(*api_, what.c_str(), status);
+      return refused(*api_, what.c_str(), status, api_->advice(status, image, arch_));
     }
     for (int32_t i = 0; i < program.n_functions; ++i) {
       void *function = nullptr;
@@ -215,7 +215,7 @@ class GpuDevice final : public Device {
  private:
   GpuApi *const api_;
   const int32_t number_;
-  const std::string description_;
+  const std::string arch_, description_;
   void *module_ = nullptr;
   std::vector<void *> functions_;
 };
