@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 import pytest
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import Block, Func, Seq, seq
 from compiler.loops.text import print_func
 from compiler.loops.walk import with_body
-from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.chooser import AnalyticChooser, Option, RandomChooser, ReplayChooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.races import check_schedule
 from compiler.schedule.rules import schedule_func
@@ -82,3 +85,27 @@ def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own() -> None:
     assert started != func
     with pytest.raises(ScheduleError, match="needs what another one makes"):
         check_schedule(started)
+
+
+class AskedOnce:
+    """Chooses at random, a row's threads as told; no decision may be asked twice."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.offered = RandomChooser(random.Random(seed)), dict[str, Sequence[Option]]()
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        assert name not in self.offered, "it was refused what it had been offered"
+        self.offered[name] = options
+        if name == "conv.team":  # most rows for a sub-group first
+            return max((option.value for option in options), key=lambda value: value[1])
+        return self.random.choose(name, options)
+
+
+def test_rows_whose_place_is_a_quotient_have_threads_of_their_own() -> None:
+    """Pixels by im2col: a sub-group of several rows would write where one number does not say."""
+    func, _ = works_of("im2col", 4, joined=False)[1]
+    choosers = [AskedOnce(seed) for seed in range(1, 5)]
+    for chooser in choosers:
+        schedule_func(func, {}, get_target("cuda-nvidia", "sm_80").facts, chooser)
+    teams = [one.value for chooser in choosers for one in chooser.offered["conv.team"]]
+    assert {each for _, each in teams} == {1}
