@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +19,11 @@ from compiler.runtime.manifest import manifest_of
 from compiler.schedule.known_steps import KnownSteps
 from compiler.stages.compilation import Compilation
 from compiler.stages.job import CompileJob
-from compiler.stages.tuned import Tuned, changed_decisions, no_records
+from compiler.stages.tuned import changed_decisions, no_records
 from compiler.tune.candidate import make_candidate
 from compiler.tune.database.store import Database
 from compiler.tune.finish import TunedLibrary, finish
-from compiler.tune.graph_search import GraphSearch, keep_graph, known_graph, search_graph
+from compiler.tune.graph_tuner import GraphTuner, comparison_seconds
 from compiler.tune.machine import TuningMachine, local_machine
 from compiler.tune.measure.measurer import Measurer
 from compiler.tune.network import BuiltLibrary, Network, NetworkKernel, kernels_of
@@ -41,10 +40,8 @@ from compiler.tune.strategies.tasks import Task
 _PROFILE_SECONDS = 1.0
 _MOST_WEIGHTS = 64 << 20
 """Bytes of weights that candidates go through: more than the caches of a core's share hold."""
-_GRAPH_SHARE = 0.25
-"""Of the time of a search: what decisions of the graph may take."""
-_FINAL_SECONDS, _FINAL_SHARE = (0.3, 3.0), 0.02
-"""Seconds of each comparison of two libraries at the end, and the share of the search that they are."""
+_FINAL_SHARE = 0.02
+"""Of the time of a search: what each comparison of two libraries takes at the end."""
 
 
 def search(
@@ -134,7 +131,6 @@ class _Tuner:
     ) -> None:
         self._request, self._machine, self._job = request, machine, machine.job
         self._watching, self._progress = watching, progress
-        self._left = 0  # kernels of free sizes, which are not measured
         job = self._job
         self._network = Network(
             job, directory, threads=machine.threads, seed=request.seed, timing=machine.timing
@@ -146,20 +142,23 @@ class _Tuner:
         self._known_steps = KnownSteps()
 
     def plan(self) -> tuple[TunedKernel, ...]:
-        kernels = self._wanted(self._network.build("untuned", no_records)[1])
-        searches = [kernel_search(one, self._job.target, 0.0) for one in kernels]
+        wanted = _wanted(self._network.build("untuned", no_records)[1], self._request.kernels)
+        searches = [kernel_search(one, self._job.target, 0.0) for one in wanted.kernels]
         self._recall(searches)
         return tuple(one.row(0.0) for one in searches)
 
     def run(self) -> TuneReport:
         request, target = self._request, self._job.target
         original, compilation = self._network.build("untuned", no_records)
-        graph = self._graph(original, compilation)
-        untuned, kernels = graph.library, self._wanted(graph.compilation)
+        tuner = GraphTuner(request, self._network, self._database, self._environment, self._progress)
+        graph = tuner.decide(original, compilation)
+        untuned, wanted = graph.library, _wanted(graph.compilation, request.kernels)
         self._progress("timing the untuned library", 0, 0)
         before = self._network.compare([untuned], _PROFILE_SECONDS, self._progress)
-        times = {one.workload.key: before.ms[one.workload.key][0] for one in kernels}
-        kernels.sort(key=lambda one: -times[one.workload.key])  # what counts most has its turn first
+        times = {one.workload.key: before.ms[one.workload.key][0] for one in wanted.kernels}
+        kernels = sorted(
+            wanted.kernels, key=lambda one: -times[one.workload.key]
+        )  # what counts most is first
         searches = [kernel_search(one, target, times[one.workload.key]) for one in kernels]
         known = self._recall(searches)
         strategies = [self._strategy(one, records) for one, records in zip(searches, known, strict=True)]
@@ -176,17 +175,17 @@ class _Tuner:
             self._watching,
         )
         found.run()
-        least, most = _FINAL_SECONDS
-        seconds = min(most, max(least, _FINAL_SHARE * found.seconds))
+        seconds = comparison_seconds(_FINAL_SHARE * found.seconds)
         if isinstance(measurer, Settles):
             settle_order(searches, measurer, target, seconds, self._progress)
         finished = finish(self._network, untuned, searches, seconds, self._progress)
         if graph.best is not None:
-            finished = self._whole_with_graph(graph, original, finished, searches, seconds)
+            finished = tuner.judge(graph, original, finished, searches, seconds)
         self._withdraw(finished, searches)
         output = request.options.output
         copy_atomic(finished.library.path, output)
-        report = self._report(found, finished, before.whole[0], sum(map(len, known)))
+        warnings = (*finished.warnings, *wanted.warnings)
+        report = self._report(found, finished, before.whole[0], sum(map(len, known)), warnings)
         default, taken = compilation.graph.decisions, graph.tuned.decisions
         changed = changed_decisions(default, taken) if taken and finished.library is not original else {}
         return replace(report, graph=changed, graph_tried=sum(not one.is_default for one in graph.records))
@@ -209,76 +208,6 @@ class _Tuner:
         size = min(_MOST_WEIGHTS, int(manifest_of(untuned.path)["constant_bytes"]))
         pace = {one.key: one.default_seconds for one in searches if one.default_seconds}
         return self._machine.measurer(self._request.seed, size, pace)
-
-    def _graph(self, untuned: BuiltLibrary, compilation: Compilation) -> GraphSearch:
-        """Decisions of the graph that gain in the network; all libraries from here on have them."""
-        request = self._request
-        if not request.graph:
-            return self._known_graph(untuned, compilation)
-        limit = request.budget.seconds
-        until = None if limit is None else time.monotonic() + _GRAPH_SHARE * limit
-        seconds = _FINAL_SECONDS[1] if limit is None else min(_FINAL_SECONDS[1], max(0.3, 0.01 * limit))
-        found = search_graph(
-            self._network, untuned, compilation, self._environment, until, seconds, self._progress
-        )
-        if self._database is not None:
-            keep_graph(self._database, found)
-        workload = compilation.graph.workload
-        if found.best is not None and workload is not None:
-            self._network.graph = {workload.key: found.tuned}
-        return found
-
-    def _known_graph(self, untuned: BuiltLibrary, compilation: Compilation) -> GraphSearch:
-        """What an earlier search found, as `tk compile` takes it."""
-        made = compilation.graph
-        tuned = Tuned()
-        if self._database is not None:
-            tuned = known_graph(self._database, made, self._environment)
-        if not tuned.decisions or made.workload is None:
-            return GraphSearch(untuned, compilation)
-        self._network.graph = {made.workload.key: tuned}
-        return GraphSearch(*self._network.build("graph", no_records))
-
-    def _whole_with_graph(
-        self,
-        graph: GraphSearch,
-        original: BuiltLibrary,
-        finished: TunedLibrary,
-        searches: Sequence[KernelSearch],
-        seconds: float,
-    ) -> TunedLibrary:
-        """The library, if it takes less time than the one where nothing is tuned, not even the graph."""
-        compared = self._network.compare([original, finished.library], seconds)
-        difference = compared.difference
-        if not compared.wrong and (difference is None or difference.ratio < 1.0):
-            return replace(finished, compared=compared)
-        why = compared.wrong or "as a whole it does not take less time than the untuned one"
-        warning = f"the tuned library is not used: {why}"
-        if self._database is not None:
-            keep_graph(self._database, graph, reason=warning)
-        for one in searches:
-            one.kept, one.reason = False, warning
-        return TunedLibrary(original, None, finished.withdrawn, (*finished.warnings, warning))
-
-    def _wanted(self, compilation: Compilation) -> list[NetworkKernel]:
-        """The kernels that are to be searched."""
-        kernels = kernels_of(compilation)
-        wanted = [one for one in kernels if self._is_wanted(one)]
-        self._left = sum(map(is_open, kernels))
-        if not wanted:
-            names = "\n".join(one.name for one in kernels)
-            raise UsageError("no kernel has that in its name", where="--kernel", why=f"there are\n{names}")
-        return wanted
-
-    def _is_wanted(self, kernel: NetworkKernel) -> bool:
-        texts = self._request.kernels
-        return not is_open(kernel) and (not texts or any(text in kernel.name for text in texts))
-
-    def _open_kernels(self) -> tuple[str, ...]:
-        if not self._left:
-            return ()
-        said = f"{counted(self._left, 'kernel')} of free sizes keep their default schedules"
-        return (f"{said}: tune with one size (`--dim NAME=N`), and compile with it as a specialisation",)
 
     def _recall(self, searches: Sequence[KernelSearch]) -> list[list[Record]]:
         """Records of the database that count as measured here, by kernel; the searches hear of them."""
@@ -303,7 +232,9 @@ class _Tuner:
         for reason in dict.fromkeys(reasons.values()):
             self._database.withdraw([key for key, why in reasons.items() if why == reason], reason)
 
-    def _report(self, found: Search, finished: TunedLibrary, untuned_ms: float, known: int) -> TuneReport:
+    def _report(
+        self, found: Search, finished: TunedLibrary, untuned_ms: float, known: int, warnings: tuple[str, ...]
+    ) -> TuneReport:
         compared = finished.compared
         facts = self._job.target.facts
         return TuneReport(
@@ -320,13 +251,34 @@ class _Tuner:
             measured=found.trials,
             known=known,
             database=None if self._database is None else self._database.path,
-            warnings=(
-                *finished.warnings,
-                *self._open_kernels(),
-                *self._without_model,
-                *self._machine.warnings,
-            ),
+            warnings=(*warnings, *self._without_model, *self._machine.warnings),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The kernels that are searched; left: how many are not, as their sizes are free."""
+
+    kernels: list[NetworkKernel]
+    left: int
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        if not self.left:
+            return ()
+        said = f"{counted(self.left, 'kernel')} of free sizes keep their default schedules"
+        return (f"{said}: tune with one size (`--dim NAME=N`), and compile with it as a specialisation",)
+
+
+def _wanted(compilation: Compilation, texts: Sequence[str]) -> _Wanted:
+    """The kernels of fixed sizes whose names have one of some texts; all without any. Raises UsageError."""
+    kernels = kernels_of(compilation)
+    fixed = [one for one in kernels if not is_open(one)]
+    wanted = [one for one in fixed if not texts or any(text in one.name for text in texts)]
+    if not wanted:
+        names = "\n".join(one.name for one in kernels)
+        raise UsageError("no kernel has that in its name", where="--kernel", why=f"there are\n{names}")
+    return _Wanted(wanted, len(kernels) - len(fixed))
 
 
 def is_open(kernel: NetworkKernel) -> bool:
