@@ -275,10 +275,16 @@ class Simplifier:
         return single(Binary("floormod", self.emit(rest), const(q)))
 
     def _drop_inner_modulo(self, a: Linear, q: int) -> Linear:
+        """Without remainders `x % m` where m times as much is nothing modulo q, alone or with `x // m`."""
         for atom, coefficient in a.terms.items():
-            if is_division(atom, "floormod") and coefficient * divisor(atom) % q == 0:
-                wider = a.plus(single(atom), -coefficient).plus(self.linear(atom.a), coefficient)
-                return self._drop_inner_modulo(split_multiples(wider, q)[1], q)
+            if not is_division(atom, "floormod"):
+                continue
+            x, turns = self.linear(atom.a), coefficient * divisor(atom)
+            quotient = self.divide(x, divisor(atom)) if turns % q else constant_sum(0)
+            if all(t in a.terms and (a.terms[t] - turns * k) % q == 0 for t, k in quotient.terms.items()):
+                wider = a.plus(single(atom), -coefficient).plus(quotient, -turns).plus(x, coefficient)
+                if turns % q == 0 or quotient.terms:
+                    return self._drop_inner_modulo(split_multiples(wider, q)[1], q)
         return a
 
     def _recombine(self, a: Linear) -> Linear:

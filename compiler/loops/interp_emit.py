@@ -356,10 +356,20 @@ class _Statements(Codegen):
 
     def copy(self, stmt: ir.AsyncCopy) -> None:
         target, source = self.place(stmt.target.buffer), self.place(stmt.source.buffer)
+        always = isinstance(stmt.where, ir.Const)
+        if not always:
+            self.line(f"if {self.expr(stmt.where)}:")
+            self.depth += 1
         self.line(
             f"{self.thread}.copy({target.view}, {self.box(stmt.target)}, "
             f"{source.view}, {self.box(stmt.source)}, {stmt.group})"
         )
+        if not always:
+            self.depth -= 1
+            self.line("else:")
+            self.depth += 1
+            self.line(f"{self.thread}.fill({target.view}, {self.box(stmt.target)}, {stmt.group})")
+            self.depth -= 1
 
     def box(self, region: Region) -> str:
         place = self.place(region.buffer)

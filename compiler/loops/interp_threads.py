@@ -18,8 +18,8 @@ Program = Generator[Event, Any, None]
 _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-_Copy = tuple[View, list[int], View, list[int], list[Any]]
-"""Target and places in it, source and places in it, and what was there."""
+_Copy = tuple[View, list[int], View | None, list[int], list[Any]]
+"""Target and places in it, source and places in it (None: zeros, of no place), and what was there."""
 
 
 @dataclass(slots=True)
@@ -54,6 +54,13 @@ class Thread:
             target.poison(flat)
         self.copies[group].open.append((target, into, source, out_of, values))
 
+    def fill(self, target: View, to: Array, group: int) -> None:
+        """As a copy of zeros."""
+        into = [int(flat) for flat in to]
+        for flat in into:
+            target.poison(flat)
+        self.copies[group].open.append((target, into, None, into, [0] * len(into)))
+
     def commit(self, group: int) -> None:
         """Close the open group; a group may be empty."""
         queue = self.copies[group]
@@ -68,8 +75,13 @@ class Thread:
                 self._arrive(*copy)
 
     @staticmethod
-    def _arrive(target: View, into: list[int], source: View, out_of: list[int], values: list[Any]) -> None:
+    def _arrive(
+        target: View, into: list[int], source: View | None, out_of: list[int], values: list[Any]
+    ) -> None:
         for to, of, value in zip(into, out_of, values, strict=True):
+            if source is None:
+                target.put(to, value)
+                continue
             if not np.array_equal(source.get(of), value, equal_nan=source.buffer.dtype.is_float):
                 raise ProgramError(
                     f"`{source.buffer.name}` was overwritten while an asynchronous copy read it",

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any, ClassVar, Self
 
 from compiler.core.node import IRNode, node
+from compiler.core.types import BOOL
 from compiler.loops.exprs import (
     ARITHMETIC,
     BINARY,
@@ -302,14 +303,18 @@ class Barrier(Stmt):
 
 @node
 class AsyncCopy(Stmt):
-    """Start copying the box `source` to the box `target` as part of the newest open group."""
+    """Start copying the box `source` to the box `target` as part of the newest open group.
 
-    SPELLING: ClassVar = "async_copy {target} <- {source}{group!o:a group number}"
+    where: of what thread; the others start to fill the target with zeros, and read nothing.
+    """
+
+    SPELLING: ClassVar = "async_copy {target} <- {source}{group!o:a group number}{where!o}"
     READS: ClassVar = ("source",)
     WRITES: ClassVar = ("target",)
     target: Region
     source: Region
     group: int = 0
+    where: Expr = const(1, BOOL)
 
 
 @node

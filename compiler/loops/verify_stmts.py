@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from compiler.core.node import IRNode
+from compiler.core.types import BOOL
 from compiler.loops import ir
 from compiler.loops.intervals import span_of
 from compiler.loops.ir import Buffer, Expr, ForKind, Func, Region, Stmt, Var
@@ -378,6 +379,8 @@ class Checker(ExprChecker):
         self.as_declared(stmt)
         if stmt.target.buffer.dtype != stmt.source.buffer.dtype:
             self.report("an asynchronous copy cannot change the type")
+        if stmt.where.dtype != BOOL:
+            self.report(f"the condition of a copy is {stmt.where.dtype}")
         self.open_groups.add(stmt.group)
 
     def commit(self, stmt: ir.AsyncCommit) -> None:

@@ -1,9 +1,9 @@
 """Asynchronous copies to shared memory (`cp.async`), where a schedule asks for them.
 
-A block with the annotation ASYNC that only copies (or stores a constant where a condition does not hold)
-starts copies and goes on; copies of one round are a group. Before each barrier a thread waits for its own
-groups, all but the newest ones, whose number is the value of the annotation: behind the barrier all threads
-see them.
+A block with the annotation ASYNC that only copies, or has zeros where a condition does not hold, starts
+copies and goes on; other constants are stored. Copies of one round are a group. Before each barrier a thread
+waits for its own groups, all but the newest ones, whose number is the value of the annotation: behind the
+barrier all threads see them.
 
     for j in 0..4 vectorized                          if i < 7
       block t(...) where i < 7 (async = 0)     ->       async_copy t[.. +: 4] <- x[.. +: 4]
@@ -39,6 +39,7 @@ from compiler.loops.ir import (
     Seq,
     Stmt,
     Store,
+    all_of,
     const,
     seq,
     statements,
@@ -125,6 +126,8 @@ def _copy(store: Store, value: Expr, lanes: int) -> Stmt | None:
     if not isinstance(value, Select) or not isinstance(value.b, Const):
         return None
     inside = _copy(store, value.a, lanes)
+    if isinstance(inside, AsyncCopy) and value.b.value == 0:
+        return inside.replace(where=all_of(value.cond, inside.where))
     return None if inside is None else If(value.cond, inside, _copy(store, value.b, lanes))
 
 

@@ -119,7 +119,10 @@ class _Insert:
         if int_of(loop.extent) == 1:
             body, after = self.stmt(loop.body, pending)
             first = {loop.var.name: const(0)}
-            return loop.replace(body=body), tuple(x.mapped(lambda access: access.at(first)) for x in after)
+            made = loop.replace(body=body)
+            if isinstance(body, Seq) and isinstance(body.stmts[0], Barrier):  # where others see it, too
+                made = seq(body.stmts[0], loop.replace(body=seq(*body.stmts[1:])))
+            return made, tuple(x.mapped(lambda access: access.at(first)) for x in after)
         body, after = self._rounds(loop, pending)
         if body != loop.body and not self._parted and self._waits_once(loop):
             after = _forgetting(self._rounds(loop, ())[1], loop.var.name)

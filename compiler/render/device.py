@@ -41,7 +41,7 @@ from compiler.loops.ir import (
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
 from compiler.render.matrix_text import check_tile
-from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
+from compiler.render.vocabulary import LOCAL, CopyWords, DeviceWords, Dim3, Vocabulary
 
 _AXES = ("x", "y", "z")
 _OWN = "own"
@@ -223,21 +223,25 @@ class _LaunchPrinter(FunctionPrinter):
         self.writer.line(self.device.barriers[item.scope])
 
     def _async_copy(self, item: AsyncCopy) -> None:
-        starts, _, _ = self._copies()
+        words = self._copies()
         lanes = int_of(item.target.extent[0])
         if lanes is None:
             raise InternalError("a copy has no fixed size", where=item.target.buffer.name)
         to, source = (self.address(box.buffer, box.begin[0]) for box in (item.target, item.source))
-        self.writer.line(starts(to, source, lanes * item.target.buffer.dtype.bytes))
+        size = lanes * item.target.buffer.dtype.bytes
+        if isinstance(item.where, Const):
+            self.writer.line(words.copy(to, source, size))
+        else:
+            self.writer.line(words.fill(to, source, size, stripped(self(item.where))))
         self.writer.stored(self.pointers[item.target.buffer])
 
     def _async_commit(self, _item: AsyncCommit) -> None:
-        self.writer.line(self._copies()[1])
+        self.writer.line(self._copies().commit)
 
     def _async_wait(self, item: AsyncWait) -> None:
-        self.writer.line(self._copies()[2](item.pending))
+        self.writer.line(self._copies().wait(item.pending))
 
-    def _copies(self) -> tuple[Callable[[str, str, int], str], str, Callable[[int], str]]:
+    def _copies(self) -> CopyWords:
         if self.device.copies is None:
             raise InternalError("the language has no asynchronous copies", where=self.words.name)
         return self.device.copies

@@ -14,6 +14,20 @@ NARROW_FLOATS = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2"})
 
 
 @dataclass(frozen=True, slots=True)
+class CopyWords:
+    """How asynchronous copies into shared memory are written: statements.
+
+    copy: starts one, (to, from, bytes). fill: the same where a condition holds, else it starts to write
+    zeros, (to, from, bytes, condition). commit: closes a group. wait: until so many groups are left.
+    """
+
+    copy: Callable[[str, str, int], str]
+    fill: Callable[[str, str, int, str], str]
+    commit: str
+    wait: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceWords:
     """What a language of devices says beside computing.
 
@@ -21,8 +35,7 @@ class DeviceWords:
     pointer: a pointer to elements of a C type, const or not, in the memory of a scope.
     axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
-    copies: asynchronous ones into shared memory: a statement that starts one, (to, from, bytes), one that
-    closes a group, one that waits until so many are left; None where the language has none.
+    copies: asynchronous ones into shared memory; None where the language has none.
     shared_at: an array in the memory that a launch asks for, at so many bytes of it, (C type, name, elements,
     offset); None where all arrays have memory of their own.
     fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
@@ -37,7 +50,7 @@ class DeviceWords:
     array: Callable[[str, str, int, str], str]
     barriers: Mapping[str, str]
     atomic: Callable[[str, DType, str, str], str]
-    copies: tuple[Callable[[str, str, int], str], str, Callable[[int], str]] | None = None
+    copies: CopyWords | None = None
     shared_at: Callable[[str, str, int, int], str] | None = None
     fragment: Callable[[str, int], str] | None = None
 

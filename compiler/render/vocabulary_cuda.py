@@ -13,7 +13,7 @@ from types import MappingProxyType
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
 from compiler.render.matrix_text import matrix_helpers, wmma_helpers
-from compiler.render.vocabulary import DeviceWords, Dim3
+from compiler.render.vocabulary import CopyWords, DeviceWords, Dim3
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
@@ -62,10 +62,11 @@ _DEVICE = DeviceWords(
     barriers=MappingProxyType({"shared": "__syncthreads();", "subgroup": "TK_SUBGROUP_BARRIER();"}),
     atomic=_atomic,
     shared_at=lambda ctype, name, size, offset: f"TK_SHARED_AT({ctype}, {name}, {size}, {offset});",
-    copies=(
-        lambda to, source, size: f"tk_async_copy<{size}>({to}, {source});",
-        "tk_async_commit();",
-        lambda pending: f"tk_async_wait<{pending}>();",
+    copies=CopyWords(
+        copy=lambda to, source, size: f"tk_async_copy<{size}>({to}, {source});",
+        fill=lambda to, source, size, holds: f"tk_async_copy_or_zero<{size}>({to}, {source}, {holds});",
+        commit="tk_async_commit();",
+        wait=lambda pending: f"tk_async_wait<{pending}>();",
     ),
 )
 

@@ -140,6 +140,23 @@ template <int bytes> TK_INLINE void tk_async_copy(void *shared, const void *glob
 #endif
 }
 
+/* The same where `holds`; else zeros, and nothing is read: the address may be any. */
+template <int bytes> TK_INLINE void tk_async_copy_or_zero(void *shared, const void *global, bool holds) {
+    static_assert(bytes == 4 || bytes == 8 || bytes == 16, "a copy moves 4, 8 or 16 bytes");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned int to = (unsigned int)__cvta_generic_to_shared(shared), size = holds ? bytes : 0;
+    if constexpr (bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(size) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global), "n"(bytes), "r"(size) : "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_copy(shared, holds ? global : nullptr, bytes);
+#else
+    typedef tk_vec<uint32_t, bytes / 4> word;
+    *(word *)shared = holds ? *(const word *)global : word{};
+#endif
+}
+
 /* Closes the open group of copies. */
 TK_INLINE void tk_async_commit() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

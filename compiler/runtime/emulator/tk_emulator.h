@@ -34,7 +34,7 @@ uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
 void tk_emu_aligned(const void *at, int bytes); /* checks it */
 uint64_t tk_emu_atomic_read(const void *at, int bytes);
 uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int bytes); /* what was there */
-void tk_emu_async_copy(void *shared, const void *global, int bytes);
+void tk_emu_async_copy(void *shared, const void *global, int bytes);  /* null: zeros */
 void tk_emu_async_commit();
 void tk_emu_async_wait(int pending);
 /* One operation of a whole sub-group, done once when every lane has come: `perform` gets the operands of all lanes. */

@@ -43,7 +43,8 @@ template <class T> uint64_t swap(void *at, uint64_t expected, uint64_t wanted) {
 }
 
 void arrive(Worker &from, const PendingCopy &copy) {
-  std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
+  if (copy.from == nullptr) std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
+  else std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   mark_flight(reinterpret_cast<uintptr_t>(copy.to), static_cast<size_t>(copy.bytes), false);
   (void)from;
 }
@@ -137,7 +138,7 @@ uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int by
 // The worst that hardware may do: the copy comes when it is waited for, not earlier.
 void tk_emu_async_copy(void *shared, const void *global, int bytes) {
   Worker &from = *worker;
-  check(reinterpret_cast<uintptr_t>(global), static_cast<size_t>(bytes), Use::kRead, TK_PLACE);
+  if (global != nullptr) check(reinterpret_cast<uintptr_t>(global), static_cast<size_t>(bytes), Use::kRead, TK_PLACE);
   check(reinterpret_cast<uintptr_t>(shared), static_cast<size_t>(bytes), Use::kWrite, TK_PLACE);
   const Busy busy(from);
   if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % static_cast<uintptr_t>(bytes) != 0)
