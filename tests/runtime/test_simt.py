@@ -177,4 +177,4 @@ def test_copies(library: ctypes.CDLL) -> None:
     from_, to = memory[start : start + 8], np.full(24, -1, np.float32)
     at = (-to.ctypes.data // 4) % 4
     library.copies(ctypes.c_void_p(to[at:].ctypes.data), ctypes.c_void_p(from_.ctypes.data))
-    assert to[at : at + 8].tolist() == [*from_[:7].tolist(), -1]
+    assert to[at : at + 16].tolist() == [*from_[:7].tolist(), -1, *from_[4:8].tolist(), 0, 0, 0, 0]

@@ -112,6 +112,14 @@ def test_copies_arrive_at_the_wait_and_are_poison_before() -> None:
     assert np.isnan(got["early"][0])
 
 
+def test_a_copy_whose_condition_does_not_hold_reads_nothing_and_fills_with_zeros() -> None:
+    """It begins behind the end of what it would read; zeros arrive when copies do."""
+    text = COPY.replace("<- x[4 +: 4]", "<- x[6 +: 4] where x[0] > 0.0")
+    got = go(text, x=np.arange(8, dtype=np.float32))
+    assert got["y"].tolist() == [0, 1, 2, 3, 0, 0, 0, 0]
+    assert np.isnan(got["early"][0])
+
+
 @pytest.mark.parametrize("missing", ["  async_wait pending 0\n", "  async_commit\n"])
 def test_a_forgotten_commit_or_wait_shows(missing: str) -> None:
     assert np.isnan(go(COPY.replace(missing, ""), x=np.arange(8, dtype=np.float32))["y"]).any()

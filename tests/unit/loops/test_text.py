@@ -209,6 +209,8 @@ def statements() -> list[Stmt]:
         ir.Barrier("shared"),
         ir.AsyncCopy(region, region),
         ir.AsyncCopy(region, region, 3),
+        ir.AsyncCopy(region, region, where=I.lt(3)),
+        ir.AsyncCopy(region, region, 2, I.lt(3)),
         ir.AsyncCommit(),
         ir.AsyncCommit(2),
         ir.AsyncWait(1, 2),
