@@ -28,6 +28,7 @@ _PACKAGES = (
     "nvidia-cuda-nvrtc-cu13",
     "nvidia-cuda-nvrtc-cu11",
 )
+DISASSEMBLER_PACKAGE = "nvidia-cuda-nvdisasm"
 _SONAMES = ("libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.11.2")
 _TOOLKIT = Path("/usr/local/cuda")
 _LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)*")
@@ -145,6 +146,29 @@ def _run_nvcc(path: str, flags: list[str], output: str, directory: Path) -> str:
         check_host(done)
         raise refused(" ".join(argv), done.stdout)
     return done.stdout
+
+
+# ---------------------------------------------------------------- nvdisasm
+
+
+def find_nvdisasm(settings: Settings) -> str | None:
+    """NVIDIA's disassembler: of TK_CUDA_ROOT, of the running Python's packages, on the PATH, of the toolkit."""
+    home = settings.cuda_root
+    places = (
+        str(home / "bin" / "nvdisasm") if home else None,
+        _packaged("nvdisasm"),
+        "nvdisasm",
+        str(_TOOLKIT / "bin" / "nvdisasm"),
+    )
+    return next((path for one in places if one and (path := shutil.which(one, path=search_path()))), None)
+
+
+def _packaged(program: str) -> str | None:
+    try:
+        files = distribution(DISASSEMBLER_PACKAGE).files or ()
+    except PackageNotFoundError:
+        return None
+    return next((str(file.locate()) for file in files if file.name == program), None)
 
 
 # ---------------------------------------------------------------- resources

@@ -1,6 +1,7 @@
-"""Images of devices as text, kernel by kernel: code objects of AMD's devices, SPIR-V, PTX.
+"""Images of devices as text, kernel by kernel: cubins, code objects of AMD's devices, SPIR-V, PTX.
 
-Code objects are read by `llvm-objdump`, SPIR-V by `spirv-dis` or by the translator `llvm-spirv`.
+Cubins are read by `nvdisasm`, code objects by `llvm-objdump`, SPIR-V by `spirv-dis` or by the translator
+`llvm-spirv`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from compiler.core.diagnostics import BuildError, HostError, TkError
 from compiler.core.files import private_directory, write_atomic
 from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment, search_path
+from compiler.targets.cuda_tools import CUBIN, DISASSEMBLER_PACKAGE, find_nvdisasm
 from compiler.targets.disassembly import intermediate_assembly
 from compiler.targets.hip_tools import HSACO, llvm_folders
 from compiler.targets.opencl import SPIRV
@@ -25,6 +27,10 @@ _ENTRY = re.compile(r"tk_k(\d+)_\d+")
 _HEADER = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _LINE = re.compile(r"^\t(?P<text>.*?)\s*// (?P<at>[0-9A-F]+):[^<]*(?:<\w+(?:\+0x(?P<to>[0-9a-f]+))?>)?$")
 _BRANCH = re.compile(r"^(s_c?branch\w*|s_call\w*)(\s+)")
+_SECTION = re.compile(r"^\.text\.(\w+):$")
+_SASS_LABEL = re.compile(r"^([.$\w]+):$")
+_SASS_LINE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;$")
+_SASS_GOAL = re.compile(r"`\(([^)]+)\)")
 _NAMES = re.compile(
     r'^(?:\d+ Name (\d+)|\s*OpName %(\d+)|\d+ EntryPoint \d+ (\d+)|\s*OpEntryPoint \w+ %(\d+)) "([^"]*)"',
     re.MULTILINE,
@@ -62,6 +68,18 @@ def device_assembly(images: Images, settings: Settings) -> DeviceAssembly:
             parts.setdefault(number, []).append(f"// {reader.title} for {arch or 'any device'}\n{text}")
     texts = {number: "\n".join(several) for number, several in sorted(parts.items())}
     return DeviceAssembly(texts, tuple(missing))
+
+
+def function_texts(kind: str, arch: str, data: bytes, settings: Settings) -> dict[str, str]:
+    """The labelled assembly of each device function of a cubin or a code object; none of other kinds.
+
+    Raises HostError where the disassembler is missing, BuildError where it refuses the image.
+    """
+    split = _FUNCTIONS.get(kind)
+    if split is None:
+        return {}
+    reader = _READERS[kind]
+    return split(_printed(reader, reader.find(settings), data, arch))
 
 
 # ---------------------------------------------------------------- tools
@@ -107,6 +125,15 @@ def _objdump(path: str) -> Sequence[str]:
     return path, "-d", "--no-show-raw-insn"
 
 
+def _find_nvdisasm(settings: Settings) -> Sequence[str]:
+    if path := find_nvdisasm(settings):
+        return path, "-c"
+    raise HostError(
+        "no disassembler for cubins was found",
+        why=f"nvdisasm is missing: `pip install {DISASSEMBLER_PACKAGE}` (the extra `cuda`), or CUDA's toolkit",
+    )
+
+
 def _find_spirv(_settings: Settings) -> Sequence[str]:
     if path := shutil.which("spirv-dis", path=search_path()):
         return path, "--raw-id", "--no-color"
@@ -129,10 +156,42 @@ def _first(name: str) -> str | None:
 
 def code_object_kernels(text: str) -> dict[int, str]:
     """What `llvm-objdump -d` prints of a code object, as the labelled assembly of each kernel."""
+    return _by_kernel(code_object_functions(text))
+
+
+def code_object_functions(text: str) -> dict[str, str]:
+    """The same by the names of device functions."""
+    return {name: _labelled(name, lines) for name, lines in _functions(text).items() if _ENTRY.fullmatch(name)}
+
+
+def cubin_kernels(text: str) -> dict[int, str]:
+    """What `nvdisasm -c` prints of a cubin, as the labelled assembly of each kernel."""
+    return _by_kernel(cubin_functions(text))
+
+
+def cubin_functions(text: str) -> dict[str, str]:
+    """The same by the names of device functions; what a function calls stands behind it."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            lines = [f"{section[1]}:"]
+            if _ENTRY.fullmatch(section[1]):
+                found[section[1]] = lines
+        elif line.startswith("\t.section"):
+            lines = []
+        elif label := _SASS_LABEL.match(line):
+            lines.append(f"{label[1]}:")
+        elif one := _SASS_LINE.match(line):
+            lines.append("\t" + _SASS_GOAL.sub(r"\1", one[1]))
+    return {name: "\n".join(lines) + "\n" for name, lines in found.items()}
+
+
+def _by_kernel(functions: dict[str, str]) -> dict[int, str]:
     found: dict[int, list[str]] = {}
-    for name, lines in _functions(text).items():
+    for name, text in functions.items():
         if kernel := _ENTRY.fullmatch(name):
-            found.setdefault(int(kernel[1]), []).append(_labelled(name, lines))
+            found.setdefault(int(kernel[1]), []).append(text)
     return {number: "\n".join(parts) for number, parts in found.items()}
 
 
@@ -188,6 +247,8 @@ def _spirv_functions(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 _READERS = {
+    CUBIN: _Reader("cubin", _find_nvdisasm, cubin_kernels),
     HSACO: _Reader("code object", _find_objdump, code_object_kernels),
     SPIRV: _Reader("SPIR-V", _find_spirv, spirv_kernels),
 }
+_FUNCTIONS = {CUBIN: cubin_functions, HSACO: code_object_functions}

@@ -1,0 +1,145 @@
+"""The way of one sub-group through a device function: how often it executes each block.
+
+Loops and conditions of our kernels depend on constants and on a thread's position alone, so they can be
+followed without any data: of the instructions those are carried out that a branch depends on. Where lanes
+disagree, what comes next in the text is executed; a branch back whose condition is not known is not taken, and the
+way is no longer certain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from compiler.targets.lanes import Get, Step, Value, Values, every, some, wavefronts
+from compiler.targets.machine_code import Flow, Instruction, MachineFunction, Unit
+
+_MOST_BLOCKS = 100_000
+_WHOLE_VISITS = 2
+"""How often all instructions of a block are carried out: places in shared memory are taken from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the instructions of a set do to values.
+
+    taken: of which lanes a branch is taken, or which leave. address: where a lane reads or writes.
+    """
+
+    step: Callable[[Instruction], Step]
+    taken: Callable[[Instruction], Get]
+    address: Callable[[Instruction], Get]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How often each block is executed, by number; certain: no condition on the way was unknown.
+
+    passes: through shared memory, of instructions (their text) whose places are known, at their first visits.
+    """
+
+    counts: Mapping[int, int]
+    certain: bool
+    passes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A block: what it does as a whole, what of it branches depend on, what is unknown afterwards."""
+
+    whole: tuple[tuple[Instruction, Step], ...]
+    needed: tuple[Step, ...]
+    lost: tuple[str, ...]
+    last: Instruction
+    taken: Get
+
+
+def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Value]) -> Way:
+    """The way of a sub-group whose registers begin with `start`."""
+    plans = _plans(function, meaning)
+    address = {
+        one.text: meaning.address(one)
+        for block in function.blocks
+        for one in block.instructions
+        if one.unit is Unit.SHARED
+    }
+    values: Values = dict(start)
+    counts: Counter[int] = Counter()
+    passes: dict[str, int] = {}
+    certain, number = True, 0
+    back = {(number, loop.head) for loop in function.loops for number in loop.blocks}
+    for _ in range(_MOST_BLOCKS):
+        plan = plans[number]
+        if counts[number] < _WHOLE_VISITS:
+            for one, step in plan.whole:
+                if one.unit is Unit.SHARED and one.text not in passes:
+                    found = wavefronts(address[one.text](values), one.lane_bytes)
+                    passes |= {one.text: found} if found is not None else {}
+                values.update(step(values))
+        else:
+            for step in plan.needed:
+                values.update(step(values))
+            values.update(dict.fromkeys(plan.lost))
+        counts[number] += 1
+        after, sure = _after(function, number, plan, values, back)
+        certain = certain and sure
+        if after is None:
+            return Way(dict(counts), certain, passes)
+        number = after
+    return Way(dict(counts), False, passes)
+
+
+def _after(
+    function: MachineFunction, number: int, plan: _Plan, values: Values, back: AbstractSet[tuple[int, int]]
+) -> tuple[int | None, bool]:
+    """The next block, None at the end; and whether that is certain."""
+    goals = function.blocks[number].next
+    if plan.last.flow is Flow.END or not goals:
+        return None, True
+    if plan.last.flow is not Flow.BRANCH:
+        return goals[0], True
+    taken = plan.taken(values)
+    if not plan.last.goal:  # lanes leave
+        return (None, True) if every(taken) else (goals[0], taken is not None)
+    if len(goals) < 2:
+        return goals[0], True
+    again = (number, goals[1]) in back
+    if taken is None:
+        return goals[0], not again
+    return goals[1] if (some(taken) if again else every(taken)) else goals[0], True
+
+
+def _plans(function: MachineFunction, meaning: Meaning) -> list[_Plan]:
+    needed = _needed(function)
+    plans = []
+    for block in function.blocks:
+        steps = tuple((one, meaning.step(one)) for one in block.instructions)
+        kept = tuple(step for one, step in steps if needed.intersection(one.defines))
+        lost = {name for one in block.instructions for name in one.defines} - needed
+        last = block.instructions[-1]
+        plans.append(_Plan(steps, kept, tuple(sorted(lost)), last, meaning.taken(last)))
+    return plans
+
+
+def _needed(function: MachineFunction) -> frozenset[str]:
+    """Registers that branches depend on, whoever writes them."""
+    every_one = [one for block in function.blocks for one in block.instructions]
+    found = {name for one in every_one if one.flow is Flow.BRANCH for name in one.uses}
+    while True:
+        more = {
+            name
+            for one in every_one
+            if one.unit not in _NO_INTEGERS and found.intersection(one.defines)
+            for name in one.uses
+        } - found
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+_NO_INTEGERS = frozenset(
+    {Unit.FMA, Unit.F64, Unit.MATRIX, Unit.GLOBAL, Unit.SHARED, Unit.LOCAL, Unit.SHUFFLE, Unit.CONSTANT}
+)
+"""Units whose results are not known, whatever they read."""
