@@ -39,6 +39,7 @@ _WIDTHS = {"byte": 1, "ubyte": 1, "sbyte": 1, "short": 2, "ushort": 2, "sshort":
 _REGISTER = re.compile(r"\b([vsa])(?:(\d+)|\[(\d+):(\d+)\])|\b(vcc|exec|scc|m0)\b")
 _LAST_GOAL = re.compile(r"(\.L\S+)$")
 _COUNTED = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
+_TWICE = re.compile(r"ds_(read|write)2|ds_(load|store)_2addr")
 _STORE = re.compile(r"(global|flat|buffer|scratch)_store|ds_write|ds_store")
 _WRITES_SCC = re.compile(r"s_(cmp|bitcmp|add|addc|sub|subb|and|or|xor|andn2|orn2|lshl|lshr|ashr|bfe|min|max)")
 _READS_SCC = re.compile(r"s_(cbranch_scc|cselect|addc|subb)")
@@ -61,6 +62,7 @@ def read_gcn(text: str) -> Instruction:
         defines=defines,
         uses=uses,
         lane_bytes=_lane_bytes(opcode) if unit in (Unit.GLOBAL, Unit.SHARED, Unit.LOCAL) else 0,
+        places=2 if _TWICE.match(opcode) else 1,
         store=bool(_STORE.match(opcode)),
         operation="mfma.m{}n{}k{}.{}".format(*product.groups()) if product else "",
         queue=_QUEUES.get(unit, ""),
@@ -84,7 +86,7 @@ def _flow(opcode: str) -> Flow:
 
 def _lane_bytes(opcode: str) -> int:
     width = next((_WIDTHS[part] for part in reversed(opcode.split("_")) if part in _WIDTHS), 4)
-    return 2 * width if re.match(r"ds_(read|write|load|store)2|ds_(load|store)_2addr", opcode) else width
+    return 2 * width if _TWICE.match(opcode) else width
 
 
 def _registers(opcode: str, unit: Unit, rest: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -77,30 +77,27 @@ def guarded(step: Step | None, guard: Get | None, one: Instruction) -> Step:
     return made
 
 
-def wavefronts(addresses: Value, lane_bytes: int, banks_bytes: int = 128) -> int | None:
+def wavefronts(addresses: Value, lane_bytes: int, *, merges: bool) -> int | None:
     """Passes through shared memory that a request of all lanes takes; None where addresses are not known.
 
-    Banks of 4 bytes give one word a pass, to any number of lanes. Wider accesses go in as many groups of lanes
-    as their words fill the banks.
+    Each of 32 banks of 4 bytes gives one word a pass, to any number of lanes. Wider accesses go in as many
+    groups of lanes as their words fill the banks; where the hardware `merges`, in fewer if their words allow.
     """
     if not isinstance(addresses, tuple):
         return None if addresses is None else 1
     words = max(1, lane_bytes // 4)
-    group = max(1, banks_bytes // 4 // words)
-    passes = 0
-    for start in range(0, len(addresses), group):
-        touched: dict[int, set[int]] = {}
-        for address in addresses[start : start + group]:
-            for word in range(address // 4, address // 4 + words):
-                touched.setdefault(word % (banks_bytes // 4), set()).add(word)
-        passes += max(len(words_of) for words_of in touched.values())
-    return min(passes, _merged(addresses, words, banks_bytes))
+    group = max(1, _BANKS // words)
+    parts = (addresses[start : start + group] for start in range(0, len(addresses), group))
+    passes = sum(_passes(part, words) for part in parts)
+    return min(passes, _passes(addresses, words)) if merges else passes
 
 
-def _merged(addresses: tuple[int, ...], words: int, banks_bytes: int) -> int:
-    """Passes if all lanes went at once: what lanes share is read once, however wide the access is."""
+_BANKS = 32
+
+
+def _passes(addresses: tuple[int, ...], words: int) -> int:
     touched: dict[int, set[int]] = {}
     for address in set(addresses):
         for word in range(address // 4, address // 4 + words):
-            touched.setdefault(word % (banks_bytes // 4), set()).add(word)
-    return max(len(words_of) for words_of in touched.values())
+            touched.setdefault(word % _BANKS, set()).add(word)
+    return max(len(one) for one in touched.values())

@@ -52,7 +52,8 @@ class Flow(StrEnum):
 class Instruction:
     """One instruction.
 
-    defines, uses: registers. lane_bytes: what a lane moves between registers and memory, for those that do.
+    defines, uses: registers. lane_bytes: what a lane moves between registers and memory, for those that do, to
+    or from so many `places`.
     goal: the label of a branch. operation: the product of a matrix unit as `MATRIX_RATES` names it, or empty.
     divides: it is the part of an integer division that every such division has once. queue: in which it counts
     until it is done. joins: the queue that it empties, to be done when all in there are. waits: for a wait,
@@ -67,6 +68,7 @@ class Instruction:
     defines: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     lane_bytes: int = 0
+    places: int = 1
     store: bool = False
     operation: str = ""
     divides: bool = False

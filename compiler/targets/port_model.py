@@ -110,43 +110,31 @@ PORTS: Mapping[str, Ports] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """Cycles of one round of a loop for one sub-group.
+class Machine:
+    """An architecture with its ports; passes: through shared memory, by an instruction's text, where known."""
 
-    ports: cycles that it keeps each port of its partition busy. alone: cycles from the start of one round to
-    the start of the next when no other sub-group is there.
-    """
-
-    ports: Mapping[str, float]
-    alone: float
-
-    def cycles(self, subgroups: float) -> tuple[float, str]:
-        """Cycles in which so many sub-groups of a partition make a round each, and what takes the longest."""
-        port = max(self.ports, key=lambda name: self.ports[name])
-        busy = self.ports[port] * subgroups
-        return (busy, port) if busy >= self.alone else (self.alone, "latency")
+    arch: GpuArch
+    ports: Ports
+    passes: Mapping[str, int] = field(default_factory=dict)
 
 
-def one_round(instructions: Sequence[Instruction], arch: GpuArch, ports: Ports) -> Round:
-    """What one sub-group needs for these instructions, as one round of a loop."""
-    return Round(busy(instructions, arch, ports), _alone(instructions, arch, ports))
-
-
-def busy(instructions: Iterable[Instruction], arch: GpuArch, ports: Ports) -> dict[str, float]:
-    """Cycles of each port of a partition."""
+def busy(instructions: Iterable[Instruction], machine: Machine) -> dict[str, float]:
+    """Cycles of each port of a partition that these instructions of one sub-group take."""
     cycles: Counter[str] = Counter()
     for one in instructions:
-        cycles[ISSUE] += ports.issue_all
-        for port, count in _ports_of(one, arch, ports):
+        cycles[ISSUE] += machine.ports.issue_all
+        for port, count in _ports_of(one, machine):
             cycles[port] += count
-    return dict(cycles) or {ISSUE: 0.0}
+    return dict(cycles)
 
 
-def _ports_of(one: Instruction, arch: GpuArch, ports: Ports) -> tuple[tuple[str, float], ...]:
+def _ports_of(one: Instruction, machine: Machine) -> tuple[tuple[str, float], ...]:
+    arch, ports = machine.arch, machine.ports
     partitions = RULES[arch.name].partitions
     moved = partitions * arch.lanes * one.lane_bytes
     if one.unit is Unit.SHARED:
-        return (("shared", max(partitions, moved / ports.shared)),)
+        known = machine.passes.get(one.text)
+        return (("shared", max(partitions, moved / ports.shared) if known is None else known * partitions),)
     if one.unit in (Unit.GLOBAL, Unit.LOCAL):
         return (("cache", max(partitions, moved / ports.cache)),)
     if one.unit is Unit.MATRIX:
@@ -179,18 +167,22 @@ class _Clock:
     queues: dict[str, list[float]] = field(default_factory=dict)
 
 
-def _alone(instructions: Sequence[Instruction], arch: GpuArch, ports: Ports) -> float:
-    """Cycles of a round once rounds follow each other: instructions in order, each behind what it reads."""
+def alone(instructions: Sequence[Instruction], machine: Machine) -> float:
+    """Cycles from one round of these instructions to the next when no other sub-group is there.
+
+    In order, each behind what it reads and waits for.
+    """
     clock = _Clock()
     starts = []
     for _ in range(4):
         starts.append(clock.now)
         for one in instructions:
-            _start(one, clock, arch, ports)
+            _start(one, clock, machine)
     return (clock.now - starts[2]) / 2
 
 
-def _start(one: Instruction, clock: _Clock, arch: GpuArch, ports: Ports) -> None:
+def _start(one: Instruction, clock: _Clock, machine: Machine) -> None:
+    ports = machine.ports
     for name in (*one.uses, *one.defines):
         clock.now = max(clock.now, clock.ready.get(name, 0.0))
     for queue, left in (one.waits or {}).items():
@@ -198,8 +190,8 @@ def _start(one: Instruction, clock: _Clock, arch: GpuArch, ports: Ports) -> None
         done = waiting[: max(0, len(waiting) - left)]
         clock.now = max([clock.now, *done])
         clock.queues[queue] = waiting[len(done) :]
-    own = max((count for _, count in _ports_of(one, arch, ports)), default=0.0)
-    partitions = RULES[arch.name].partitions if one.unit in _OF_UNIT else 1
+    own = max((count for _, count in _ports_of(one, machine)), default=0.0)
+    partitions = RULES[machine.arch.name].partitions if one.unit in _OF_UNIT else 1
     there = clock.now + max(ports.latency.get(one.unit, 0), own / partitions)
     if one.unit in (Unit.BRANCH, Unit.BARRIER):
         clock.now = there if one.goal or one.unit is Unit.BARRIER else clock.now

@@ -25,12 +25,14 @@ _WHOLE_VISITS = 2
 class Meaning:
     """What the instructions of a set do to values.
 
-    taken: of which lanes a branch is taken, or which leave. address: where a lane reads or writes.
+    taken: of which lanes a branch is taken, or which leave. address: where a lane reads or writes. merges: as
+    in `wavefronts`.
     """
 
     step: Callable[[Instruction], Step]
     taken: Callable[[Instruction], Get]
     address: Callable[[Instruction], Get]
+    merges: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
         if counts[number] < _WHOLE_VISITS:
             for one, step in plan.whole:
                 if one.unit is Unit.SHARED and one.text not in passes:
-                    found = wavefronts(address[one.text](values), one.lane_bytes)
+                    found = _passes(one, address[one.text](values), meaning)
                     passes |= {one.text: found} if found is not None else {}
                 values.update(step(values))
         else:
@@ -89,6 +91,11 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
             return Way(dict(counts), certain, passes)
         number = after
     return Way(dict(counts), False, passes)
+
+
+def _passes(one: Instruction, addresses: Value, meaning: Meaning) -> int | None:
+    found = wavefronts(addresses, one.lane_bytes // one.places, merges=meaning.merges)
+    return None if found is None else found * one.places
 
 
 def _after(

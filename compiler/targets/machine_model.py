@@ -1,0 +1,285 @@
+"""What the machine code of a device function says of it: instructions, occupancy, a predicted time.
+
+The prediction: how often a sub-group in the middle of the grid executes each instruction (`way.py`), what a
+unit needs for that with as many sub-groups as have room (`port_model.py`, `occupancy.py`), and bytes over
+bandwidths. It leaves out what only addresses and hardware know: requests that are not coalesced, misses of L2
+beyond the tensors themselves, barriers that keep all sub-groups waiting, instruction caches, the launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compiler.targets import cuda, hip
+from compiler.targets.cuda_tools import CUBIN
+from compiler.targets.gcn import mark_gcn, read_gcn
+from compiler.targets.gcn_values import argument_register, gcn_address, gcn_start, gcn_step, gcn_taken
+from compiler.targets.gpu import GpuArch
+from compiler.targets.hip_tools import HSACO
+from compiler.targets.lanes import Values
+from compiler.targets.machine_code import Instruction, MachineFunction, MachineLoop, Unit, machine_function, units
+from compiler.targets.matrix_rates import MATRIX_RATES
+from compiler.targets.occupancy import RULES, Occupancy, occupancy
+from compiler.targets.port_model import PORTS, Machine, alone, busy
+from compiler.targets.sass import mark_sass, read_sass
+from compiler.targets.sass_values import sass_address, sass_predicate, sass_step
+from compiler.targets.way import Meaning, Way, follow
+
+_ARCHS: Mapping[str, GpuArch] = {**cuda.ARCHS, **hip.ARCHS}
+_MEANINGS = {
+    CUBIN: Meaning(sass_step, sass_predicate, sass_address, merges=True),
+    HSACO: Meaning(gcn_step, gcn_taken, gcn_address, merges=False),
+}
+_READERS = {CUBIN: (read_sass, mark_sass), HSACO: (read_gcn, mark_gcn)}
+_PACKED_POSITIONS = frozenset({"gfx90a", "gfx942"})
+KINDS = frozenset(_READERS)
+"""Kinds of images whose machine code can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """Blocks along x, y and z, threads of a block, and what a block takes on the architecture."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    registers: int
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.grid)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCode:
+    """A loop without those inside it; depth 1 is outermost.
+
+    units: instructions of one round by the unit that executes them. divisions: of integers, those by constants
+    with them. spills: instructions that move registers to or from a thread's own memory. rounds: of one
+    sub-group. cycles: in which all sub-groups of a partition make one round each, and what takes the longest;
+    None where there is no model of the architecture.
+    """
+
+    label: str
+    depth: int
+    innermost: bool
+    instructions: int
+    units: Mapping[str, int]
+    divisions: int
+    spills: int
+    rounds: int
+    cycles: float | None = None
+    limited_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """What the machine code of a device function on one architecture says.
+
+    executed: instructions of one sub-group by unit. traffic_bytes: between all units and L2, if requests are
+    coalesced. microseconds: the predicted time, of which l2 and memory alone would take so much. certain: the
+    way through the code is known. units_used: the part of the card's units that have a block.
+    """
+
+    instructions: int
+    divisions: int
+    spills: int
+    occupancy: Occupancy | None
+    loops: tuple[LoopCode, ...]
+    executed: Mapping[str, int]
+    traffic_bytes: int
+    certain: bool
+    units_used: float
+    microseconds: float | None = None
+    l2_microseconds: float | None = None
+    memory_microseconds: float | None = None
+    limited_by: str = ""
+
+    @property
+    def innermost(self) -> LoopCode | None:
+        """The innermost loop that takes the longest."""
+        found = [one for one in self.loops if one.innermost]
+        return max(found, key=lambda one: one.rounds * (one.cycles or one.instructions), default=None)
+
+
+def machine_code(
+    kind: str, arch: str, name: str, text: str, launch: LaunchShape, kernel_bytes: int | None = None
+) -> MachineCode:
+    """What the labelled assembly of a device function says (`function_texts`); `kind` is that of the image.
+
+    kernel_bytes: of the tensors that it reads and writes, if known.
+    """
+    function = machine_function(name, text, *_READERS[kind])
+    card = _ARCHS[arch]
+    way = follow(function, _MEANINGS[kind], _start(kind, card, function, launch))
+    room = occupancy(card, launch.threads, launch.registers, launch.shared_bytes)
+    parts = [*((loop, loop.own) for loop in function.loops), (None, _outside(function))]
+    ports = PORTS.get(arch)
+    machine = Machine(card, ports, way.passes) if ports is not None else None
+    regions = [_region(function, loop, blocks, way, machine) for loop, blocks in parts]
+    executed, traffic = _executed(function, way, card, launch)
+    every = [one for block in function.blocks for one in block.instructions]
+    code = MachineCode(
+        instructions=len(every),
+        divisions=sum(region.code.divisions for region in regions if region.loop),
+        spills=sum(one.unit is Unit.LOCAL for one in every),
+        occupancy=room,
+        loops=tuple(region.code for region in regions if region.loop),
+        executed=executed,
+        traffic_bytes=traffic,
+        certain=way.certain,
+        units_used=min(1.0, launch.blocks / card.units),
+    )
+    if machine is None or room is None or not room.blocks:
+        return code
+    return _timed(code, regions, machine, launch, room, kernel_bytes)
+
+
+def least_microseconds(arch: str, flops: int, kernel_bytes: int, operations: Sequence[str] = ()) -> float:
+    """The least time that FLOPs and bytes allow on an architecture's card, with matrix units if they are used."""
+    card = _ARCHS[arch]
+    rates = [rate for name in operations if (rate := MATRIX_RATES.get(arch, {}).get(name))]
+    peak = card.units * max([card.fma, *rates]) * 2 * card.hertz
+    return 1e6 * max(flops / peak, kernel_bytes / card.bandwidth)
+
+
+# ---------------------------------------------------------------- the way
+
+
+def _start(kind: str, card: GpuArch, function: MachineFunction, launch: LaunchShape) -> Values:
+    """Registers of the middle sub-group of the middle block."""
+    x, y, _ = (*launch.block, 1, 1)[:3]
+    subgroup = launch.threads // card.lanes // 2
+    threads = [
+        (number % x, number // x % y, number // x // y)
+        for number in range(subgroup * card.lanes, (subgroup + 1) * card.lanes)
+    ]
+    group = [extent // 2 for extent in (*launch.grid, 1, 1)[:3]]
+    if kind == HSACO:
+        first = argument_register(function.instructions(range(len(function.blocks))))
+        return gcn_start(card.name in _PACKED_POSITIONS, first, group, threads)
+    places = {f"SR_TID.{axis}": tuple(one[at] for one in threads) for at, axis in enumerate("XYZ")}
+    blocks = {f"SR_CTAID.{axis}": group[at] for at, axis in enumerate("XYZ")}
+    return {**places, **blocks, "SR_CgaCtaId": 0}
+
+
+def _outside(function: MachineFunction) -> frozenset[int]:
+    inside = {number for loop in function.loops for number in loop.blocks}
+    return frozenset(range(len(function.blocks))) - inside
+
+
+def _executed(
+    function: MachineFunction, way: Way, card: GpuArch, launch: LaunchShape
+) -> tuple[dict[str, int], int]:
+    """Instructions of a sub-group by unit, and the bytes that all of them move to and from global memory."""
+    counts: Counter[str] = Counter()
+    moved = 0
+    for number, count in sorted(way.counts.items()):
+        body = function.blocks[number].instructions
+        counts.update({str(unit): count * many for unit, many in units(body).items()})
+        moved += count * sum(one.lane_bytes for one in body if one.unit is Unit.GLOBAL)
+    subgroups = math.ceil(launch.threads / card.lanes) * launch.blocks
+    return dict(counts), moved * min(card.lanes, launch.threads) * subgroups
+
+
+# ---------------------------------------------------------------- the time
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A loop without those inside it, or what is in none; busy, alone: of one round of one sub-group."""
+
+    loop: MachineLoop | None
+    code: LoopCode
+    busy: Mapping[str, float]
+    alone: float
+
+    def cycles(self, subgroups: float) -> tuple[float, str]:
+        """Cycles of a round of so many sub-groups of a partition, and what takes the longest."""
+        port = max(self.busy, key=lambda name: self.busy[name], default="")
+        most = self.busy.get(port, 0.0) * subgroups
+        return (most, port) if most >= self.alone else (self.alone, "latency")
+
+
+def _region(
+    function: MachineFunction,
+    loop: MachineLoop | None,
+    blocks: frozenset[int],
+    way: Way,
+    machine: Machine | None,
+) -> _Region:
+    rounds = way.counts.get(loop.head, 0) if loop else 1
+    body = function.instructions(blocks)
+    code = LoopCode(
+        label=function.blocks[loop.head].label if loop else "",
+        depth=loop.depth if loop else 0,
+        innermost=loop is not None and loop.innermost,
+        instructions=len(body),
+        units={str(unit): count for unit, count in units(body).items()},
+        divisions=sum(one.divides for one in body),
+        spills=sum(one.unit is Unit.LOCAL for one in body),
+        rounds=rounds,
+    )
+    if machine is None or not rounds:
+        return _Region(loop, code, {}, 0.0)
+    cycles: Counter[str] = Counter()
+    for number in blocks:
+        share = way.counts.get(number, 0) / rounds
+        for port, count in busy(function.blocks[number].instructions, machine).items():
+            cycles[port] += share * count
+    usual = [number for number in blocks if 2 * way.counts.get(number, 0) >= rounds]
+    waits: Sequence[Instruction] = function.instructions(usual)
+    return _Region(loop, code, cycles, alone(waits, machine))
+
+
+def _timed(
+    code: MachineCode,
+    regions: Sequence[_Region],
+    machine: Machine,
+    launch: LaunchShape,
+    room: Occupancy,
+    kernel_bytes: int | None,
+) -> MachineCode:
+    """With the time of the unit that has the most blocks, and of bytes over bandwidths."""
+    card = machine.arch
+    most = math.ceil(launch.blocks / card.units)
+    together = min(room.blocks, most)
+    batches = [together] * (most // together) + ([most % together] if most % together else [])
+    each = math.ceil(launch.threads / card.lanes)
+    partitions = RULES[card.name].partitions
+    spent: Counter[str] = Counter()
+    for blocks in batches:
+        for region in regions:
+            cycles, by = region.cycles(math.ceil(blocks * each / partitions))
+            spent[by] += region.code.rounds * cycles
+    full = math.ceil(together * each / partitions)
+    loops = [_with_cycles(region, full) for region in regions if region.loop]
+    moved = min(code.traffic_bytes, kernel_bytes) if kernel_bytes is not None else code.traffic_bytes
+    times = {
+        max(spent, key=lambda name: spent[name], default="latency"): 1e6 * sum(spent.values()) / card.hertz,
+        "L2": 1e6 * code.traffic_bytes / machine.ports.l2,
+        "memory": 1e6 * moved / card.bandwidth,
+    }
+    by = max(times, key=lambda name: times[name])
+    return replace(
+        code,
+        loops=tuple(loops),
+        microseconds=times[by],
+        l2_microseconds=times["L2"],
+        memory_microseconds=times["memory"],
+        limited_by=by,
+    )
+
+
+def _with_cycles(region: _Region, subgroups: int) -> LoopCode:
+    cycles, by = region.cycles(subgroups)
+    return replace(region.code, cycles=cycles, limited_by=by) if region.code.rounds else region.code
