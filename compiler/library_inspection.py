@@ -20,11 +20,15 @@ from compiler.reports import (
 from compiler.runtime.manifest import manifest_of
 
 
-def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -> LibraryReport:
+def inspect_library(
+    path: Path, *, kernels: bool = False, check: bool = False, machine_code: bool = False
+) -> LibraryReport:
     """What the manifest of a library says; runs none of its code.
 
     `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether
-    the source text is the same to the byte. Raises BadInputError when the file is no model library.
+    the source text is the same to the byte. `machine_code` adds what that of a GPU says of each launch. Raises
+    BadInputError when the file is no model library; for machine code UsageError where there is none,
+    HostError where its disassembler is missing.
     """
     manifest = manifest_of(path)
     found = [
@@ -37,6 +41,11 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
 
         same, module_replays = replay_library(path, manifest)
         found = [replace(one, replays=replays) for one, replays in zip(found, same, strict=True)]
+    unread: tuple[str, ...] = ()
+    if machine_code:
+        from compiler.device_code import with_device_code  # the table of every GPU, needed for this alone
+
+        found, unread = with_device_code(path, found)
     return LibraryReport(
         path=path,
         target=manifest["target"],
@@ -58,6 +67,7 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         free=_free(manifest),
         states=tuple((one["input"], one["output"]) for one in manifest.get("states", ())),
         specialisations=tuple(_specialisation(one, manifest) for one in manifest.get("specialisations", ())),
+        unread=unread,
     )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from compiler.core.answer import Answer
+
+if TYPE_CHECKING:
+    from compiler.targets.machine_model import MachineCode
 
 Emit = Literal["source", "object", "library"]
 EMITS: tuple[Emit, ...] = ("source", "object", "library")
@@ -184,13 +187,19 @@ class ImageInfo:
 
 @dataclass(frozen=True, slots=True)
 class ResourceInfo:
-    """What a device function takes on an architecture, as far as its toolchain tells; sizes in bytes."""
+    """What a device function takes on an architecture, as far as its toolchain tells; sizes in bytes.
+
+    code: what its machine code says, where that was asked for. least_microseconds: what the kernel's FLOPs and
+    bytes take at least there.
+    """
 
     arch: str
     registers: int | None
     spills: int | None
     shared_bytes: int | None
     private_bytes: int | None
+    code: MachineCode | None = None
+    least_microseconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +275,8 @@ class LibraryReport:
     been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
     arena. `free`: the dimensions that a run decides, in the shapes by name. `states`: inputs that a context
     keeps from the output of the run before, each with that output. `specialisations`: a run takes the first
-    that holds its sizes; `flops` and memory are those of the plan for all other sizes.
+    that holds its sizes; `flops` and memory are those of the plan for all other sizes. `unread`: why there is
+    no machine code of some architectures, where it was asked for.
     """
 
     path: Path
@@ -289,6 +299,7 @@ class LibraryReport:
     free: tuple[FreeDimension, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
     specialisations: tuple[SpecialisationInfo, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

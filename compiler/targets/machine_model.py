@@ -87,7 +87,8 @@ class MachineCode:
 
     executed: instructions of one sub-group by unit. traffic_bytes: between all units and L2, if requests are
     coalesced. microseconds: the predicted time, of which l2 and memory alone would take so much. certain: the
-    way through the code is known. units_used: the part of the card's units that have a block.
+    way through the code is known. units_used: the part of the card's units that have a block. operations: of
+    matrix units, as `MATRIX_RATES` names them.
     """
 
     instructions: int
@@ -99,6 +100,7 @@ class MachineCode:
     traffic_bytes: int
     certain: bool
     units_used: float
+    operations: tuple[str, ...] = ()
     microseconds: float | None = None
     l2_microseconds: float | None = None
     memory_microseconds: float | None = None
@@ -138,6 +140,7 @@ def machine_code(
         traffic_bytes=traffic,
         certain=way.certain,
         units_used=min(1.0, launch.blocks / card.units),
+        operations=tuple(sorted({one.operation for one in every if one.operation})),
     )
     if machine is None or room is None or not room.blocks:
         return code

@@ -10,6 +10,7 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.machine_code import machine_code_lines
 from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
@@ -21,6 +22,13 @@ def inspect_command(
     kernels: Annotated[bool, typer.Option("--kernels", help="Show every kernel's loops and trace.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Replay every kernel's trace; the source must be the same.")
+    ] = False,
+    machine_code: Annotated[
+        bool,
+        typer.Option(
+            "--machine-code",
+            help="Show what a GPU's machine code says of each launch: loops, occupancy, a predicted time.",
+        ),
     ] = False,
     shape: options.Shape = None,
     dim: options.Dim = None,
@@ -40,9 +48,9 @@ def inspect_command(
             raise compiler.UsageError(
                 "a library's shapes are fixed", where="--shape, --dim, --bind", hint="leave them out"
             )
-        _inspect_library(file, kernels=kernels, check=check, json=json)
+        _inspect_library(file, kernels=kernels, check=check, machine_code=machine_code, json=json)
         return
-    if kernels or check:
+    if kernels or check or machine_code:
         raise compiler.UsageError(
             "only a library has kernels", where=str(file), hint="compile it first: `tk compile`"
         )
@@ -56,9 +64,9 @@ def inspect_command(
         raise typer.Exit(compiler.ExitCode.BAD_INPUT)
 
 
-def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> None:
+def _inspect_library(file: Path, *, kernels: bool, check: bool, machine_code: bool, json: bool) -> None:
     with progress_bar(f"inspecting {file.name}"):
-        report = compiler.inspect_library(file, kernels=kernels, check=check)
+        report = compiler.inspect_library(file, kernels=kernels, check=check, machine_code=machine_code)
     if json:
         console.data_json(report)
     else:
@@ -157,6 +165,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
         console.data(console.table(("image", "arch", "size"), images))
         console.data("")
         console.data(_launches(report))
+        for line in machine_code_lines(report):
+            console.data(line)
     if not kernels:
         return
     rows = [
