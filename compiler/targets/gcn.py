@@ -6,7 +6,7 @@ AMD: "Vega", "CDNA 1", "CDNA 2" and "CDNA 3 Instruction Set Architecture", refer
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compiler.targets.machine_code import Flow, Instruction, Unit
@@ -69,7 +69,14 @@ def read_gcn(text: str) -> Instruction:
         waits={_COUNTERS[name]: int(number) for name, number in _COUNTED.findall(rest)}
         if opcode == "s_waitcnt"
         else None,
+        constant=_constant(opcode, rest),
     )
+
+
+def _constant(opcode: str, rest: str) -> int | None:
+    last = rest.rpartition(",")[2].strip()
+    moves = opcode in ("s_mov_b32", "s_movk_i32", "v_mov_b32_e32")
+    return int(last, 0) if moves and _NUMBER.match(last) else None
 
 
 _QUEUES = {Unit.GLOBAL: "vm", Unit.LOCAL: "vm", Unit.SHARED: "lgkm", Unit.CONSTANT: "lgkm", Unit.SHUFFLE: "lgkm"}
@@ -109,7 +116,7 @@ def _registers(opcode: str, unit: Unit, rest: str) -> tuple[tuple[str, ...], tup
     for flag in ("vcc", "exec"):
         if f"s_cbranch_{flag}" in opcode:
             uses.append(flag)
-    if re.match(r"v_fmac|v_mac", opcode):
+    if re.match(r"v_fmac|v_mac|s_(add|mul)k_", opcode):
         uses += defines
     return tuple(defines), tuple(uses)
 
@@ -135,7 +142,9 @@ _SHIFT = re.compile(r"(v_lshrrev_b(16|32)|s_lshr_b32|v_ashrrev_i32)")
 _NUMBER = re.compile(r"^-?(?:0x[0-9a-f]+|\d+)$")
 
 
-def mark_gcn(instructions: Sequence[Instruction]) -> Sequence[Instruction]:
+def mark_gcn(
+    instructions: Sequence[Instruction], known: Mapping[str, int]
+) -> Sequence[Instruction]:
     """Marks divisions: multiplications whose high half is taken (unless the low half is, too), or shifted.
 
     A division by a divisor that is not known takes two such multiplications behind a reciprocal; it counts
@@ -154,16 +163,17 @@ def mark_gcn(instructions: Sequence[Instruction]) -> Sequence[Instruction]:
         elif _SHIFT.match(one.opcode):
             for name in one.uses:
                 place, factor = products.get(name, (0, 0))
-                if any(is_magic(factor, bits) for bits in _numbers(one)):
+                if any(is_magic(factor, bits) for bits in _numbers(one, known)):
                     made[place] = replace(made[place], divides=True)
         for name in one.defines:
             products.pop(name, None)
         if _SMALL.match(one.opcode) and one.defines:
-            products |= {one.defines[0]: (len(made), number) for number in _numbers(one)}
+            products |= {one.defines[0]: (len(made), number) for number in _numbers(one, known)}
         made.append(replace(one, divides=divides))
     return made
 
 
-def _numbers(one: Instruction) -> list[int]:
+def _numbers(one: Instruction, known: Mapping[str, int]) -> list[int]:
     parts = (part.strip().split(" ")[0] for part in one.text.partition(" ")[2].split(","))
-    return [int(part, 0) for part in parts if _NUMBER.match(part)]
+    found = [int(part, 0) for part in parts if _NUMBER.match(part)]
+    return found + [known[name] for name in one.uses if name in known]

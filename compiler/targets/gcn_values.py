@@ -65,17 +65,31 @@ def gcn_address(one: Instruction) -> Get:
     return lambda values: lift(lambda address: address + shift & MASK, get(values))
 
 
-def gcn_start(arch_packed: bool, kernarg: int, group: Sequence[int], threads: Sequence[tuple[int, int, int]]) -> Values:  # noqa: FBT001, E501
-    """Registers at the beginning: positions of threads in the first vector registers, packed from gfx90a on;
-    the block's position behind the pointer to the arguments.
+def gcn_start(
+    instructions: Sequence[Instruction],
+    group: Sequence[int],
+    threads: Sequence[tuple[int, int, int]],
+    *,
+    packed: bool,
+) -> Values:
+    """Registers at the beginning of a kernel: the block's position behind the pointer to the arguments.
+
+    Positions of threads are in the first vector registers; packed into one of them from gfx90a on, where a
+    kernel that asks for more than x takes them apart.
     """
+    first = _argument_register(instructions)
+    places: Values = {f"s{first + 2 + axis}": place for axis, place in enumerate(group)}
     x, y, z = (tuple(one[axis] for one in threads) for axis in range(3))
-    packed = tuple(a | b << 10 | c << 20 for a, b, c in threads)
-    values: Values = {"v0": packed} if arch_packed else {"v0": x, "v1": y, "v2": z}
-    return {**values, "exec": 1, **{f"s{kernarg + 2 + axis}": place for axis, place in enumerate(group)}}
+    if not packed:
+        return {**places, "v0": x, "v1": y, "v2": z, "exec": 1}
+    apart = any(_APART.search(one.text) for one in instructions)
+    return {**places, "v0": tuple(a | b << 10 | c << 20 for a, b, c in threads) if apart else x, "exec": 1}
 
 
-def argument_register(instructions: Sequence[Instruction]) -> int:
+_APART = re.compile(r"^v_and_b32\S* \w+, 0x3ff, v0$|^v_bfe_u32 \w+, v0, [12]?0, 10$")
+
+
+def _argument_register(instructions: Sequence[Instruction]) -> int:
     """The first of the registers that point to the arguments: what the first load of constants reads."""
     for one in instructions:
         if one.opcode.startswith("s_load") and (found := _REGISTER.match(_parts(one)[1])):
@@ -137,11 +151,20 @@ def _with_scc(function: Callable[..., int]) -> _Meaning:
     return meaning
 
 
+def _in_place(function: Callable[[int, int], int]) -> _Meaning:
+    """A register with a constant."""
+
+    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+        return lambda values: {_name(parts[0]): lift(function, get[0](values), get[1](values))}
+
+    return meaning
+
+
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "eq": lambda a, b: a == b, "lg": lambda a, b: a != b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
-_COMPARISON = re.compile(r"^(?:s_cmp|v_cmp)_(\w\w)_([ui])(?:16|32)$")
+_COMPARISON = re.compile(r"^(?:s_cmpk?|v_cmp)_(\w\w)_([ui])(?:16|32)$")
 
 
 def _comparison(opcode: str) -> _Meaning | None:
@@ -303,6 +326,8 @@ _PLAIN: Mapping[str, _Meaning] = {
 }
 _SPECIAL: Mapping[str, _Meaning] = {
     "s_add_i32": _with_scc(_add),
+    "s_addk_i32": _in_place(_add),
+    "s_mulk_i32": _in_place(lambda a, b: a * b & MASK),
     "s_sub_i32": _with_scc(lambda a, b: a - b & MASK),
     "s_add_u32": _with_scc(_add),
     "s_sub_u32": _with_scc(lambda a, b: a - b & MASK),

@@ -57,7 +57,7 @@ class Instruction:
     goal: the label of a branch. operation: the product of a matrix unit as `MATRIX_RATES` names it, or empty.
     divides: it is the part of an integer division that every such division has once. queue: in which it counts
     until it is done. joins: the queue that it empties, to be done when all in there are. waits: for a wait,
-    how many of the youngest of each queue may still be under way.
+    how many of the youngest of each queue may still be under way. constant: what it puts into its register.
     """
 
     text: str
@@ -75,13 +75,14 @@ class Instruction:
     queue: str = ""
     joins: str = ""
     waits: Mapping[str, int] | None = None
+    constant: int | None = None
 
 
 ReadInstruction = Callable[[str], Instruction]
 """What a line of assembly means."""
 
-MarkDivisions = Callable[[Sequence[Instruction]], Sequence[Instruction]]
-"""Marks those that divide, where it takes several instructions to see it."""
+MarkDivisions = Callable[[Sequence[Instruction], Mapping[str, int]], Sequence[Instruction]]
+"""Marks those of a block that divide; the second argument are registers that hold a constant throughout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +151,26 @@ def _blocks(text: str, read: ReadInstruction, mark: MarkDivisions) -> list[Basic
         if one.flow is not Flow.NEXT:
             parts.append(([], []))
     parts = [part for part in parts if part[1]]
+    known = _constants([one for _, body in parts for one in body])
     starts = {label: number for number, (labels, _) in enumerate(parts) for label in labels}
     return [
-        BasicBlock(labels[0] if labels else "", tuple(mark(body)), _next(body[-1], number, len(parts), starts))
+        BasicBlock(
+            labels[0] if labels else "",
+            tuple(mark(body, known)),
+            _next(body[-1], number, len(parts), starts),
+        )
         for number, (labels, body) in enumerate(parts)
     ]
+
+
+def _constants(instructions: Sequence[Instruction]) -> dict[str, int]:
+    """Registers that are written once, with a constant."""
+    times = Counter(name for one in instructions for name in one.defines)
+    return {
+        one.defines[0]: one.constant
+        for one in instructions
+        if one.constant is not None and len(one.defines) == 1 and times[one.defines[0]] == 1
+    }
 
 
 def _next(last: Instruction, number: int, count: int, starts: Mapping[str, int]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from compiler.targets import cuda, hip
 from compiler.targets.cuda_tools import CUBIN
 from compiler.targets.gcn import mark_gcn, read_gcn
-from compiler.targets.gcn_values import argument_register, gcn_address, gcn_start, gcn_step, gcn_taken
+from compiler.targets.gcn_values import gcn_address, gcn_start, gcn_step, gcn_taken
 from compiler.targets.gpu import GpuArch
 from compiler.targets.hip_tools import HSACO
 from compiler.targets.lanes import Values
@@ -168,8 +168,8 @@ def _start(kind: str, card: GpuArch, function: MachineFunction, launch: LaunchSh
     ]
     group = [extent // 2 for extent in (*launch.grid, 1, 1)[:3]]
     if kind == HSACO:
-        first = argument_register(function.instructions(range(len(function.blocks))))
-        return gcn_start(card.name in _PACKED_POSITIONS, first, group, threads)
+        every = function.instructions(range(len(function.blocks)))
+        return gcn_start(every, group, threads, packed=card.name in _PACKED_POSITIONS)
     places = {f"SR_TID.{axis}": tuple(one[at] for one in threads) for at, axis in enumerate("XYZ")}
     blocks = {f"SR_CTAID.{axis}": group[at] for at, axis in enumerate("XYZ")}
     return {**places, **blocks, "SR_CgaCtaId": 0}

@@ -59,9 +59,11 @@ def read_sass(text: str) -> Instruction:
     found = _LINE.match(text)
     guard, opcode, operands = found.groups() if found else (None, text, "")
     base = opcode.partition(".")[0]
-    unit = Unit.WAIT if guard == "!PT" else _unit_of(base)
+    unit = _unit(base, guard, operands)
     parts = [part.strip() for part in operands.split(",")] if operands else []
     defines, uses = _registers(base, opcode, parts) if guard != "!PT" else ((), ())
+    if unit is Unit.LOCAL:
+        defines, uses = _local(base, opcode, parts, defines, uses)
     goal = next((part for part in parts if _GOAL.match(part)), "")
     if guard and guard.strip("!") not in ("PT", "UPT"):
         uses = (*uses, guard.strip("!"))
@@ -80,10 +82,23 @@ def read_sass(text: str) -> Instruction:
         queue="copy" if base == "LDGSTS" else "group" if base == "LDGDEPBAR" else "",
         joins="copy" if base == "LDGDEPBAR" else "",
         waits={"group": int(parts[1], 0)} if opcode == "DEPBAR.LE" and len(parts) > 1 else None,
+        constant=_constant(base, parts),
     )
 
 
+def _constant(base: str, parts: Sequence[str]) -> int | None:
+    moves = base in ("MOV", "UMOV", "MOV32I") and len(parts) == 2
+    return int(parts[1], 16) if moves and _NUMBER.match(parts[1]) else None
+
+
 _MEMORY = frozenset({Unit.GLOBAL, Unit.SHARED, Unit.LOCAL})
+
+
+def _unit(base: str, guard: str | None, operands: str) -> Unit:
+    """That of what has an effect; a product with zero is how constants get into registers."""
+    if guard == "!PT":
+        return Unit.WAIT
+    return Unit.ALU if base == "HFMA2" and "-RZ, RZ," in operands else _unit_of(base)
 
 
 def _unit_of(base: str) -> Unit:
@@ -114,6 +129,22 @@ def _registers(base: str, opcode: str, parts: Sequence[str]) -> tuple[tuple[str,
     defines = tuple(name for part in parts[:count] for name in _wide(part, _width(base, opcode)))
     uses = tuple(name for part in parts[count:] for name in _read(part))
     return defines, uses
+
+
+_STACK = re.compile(r"^\[R1(?:\+(0x[0-9a-f]+))?\]$")
+
+
+def _local(
+    base: str, opcode: str, parts: Sequence[str], defines: tuple[str, ...], uses: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """With the words of a thread's own memory, where those have fixed places: registers are spilled there."""
+    words = max(1, _lane_bytes(base, opcode) // 4)
+    place = next((found for part in parts if (found := _STACK.match(part))), None)
+    if place is None:
+        return defines, uses
+    at = int(place[1] or "0", 0)
+    names = tuple(f"M{at + 4 * word}" for word in range(words))
+    return (names, _wide(parts[-1], words)) if base == "STL" else (defines, names)
 
 
 def _results(base: str, parts: Sequence[str]) -> int:
@@ -168,7 +199,9 @@ _LEAST_MAGIC = 1 << 24
 _RECIPROCAL = re.compile(r"^I2F\b.*\.RP\b")
 
 
-def mark_sass(instructions: Sequence[Instruction]) -> Sequence[Instruction]:
+def mark_sass(
+    instructions: Sequence[Instruction], known: Mapping[str, int]
+) -> Sequence[Instruction]:
     """Marks divisions: by a constant a multiplication whose high half is taken, else one by the reciprocal.
 
     A division by a divisor that is not known takes two such multiplications behind a reciprocal; it counts
@@ -183,26 +216,29 @@ def mark_sass(instructions: Sequence[Instruction]) -> Sequence[Instruction]:
         if _HIGH.match(one.opcode):
             divides, reciprocals = reciprocals == 0, max(0, reciprocals - 1)
         elif _WIDE.match(one.opcode):
-            divides = any(abs(number) >= _LEAST_MAGIC for number in _numbers(one))
-        elif _SHIFTS.match(one.opcode) and (product := _shifted(one, products)) is not None:
+            divides = any(abs(number) >= _LEAST_MAGIC for number in _numbers(one, known))
+        elif _SHIFTS.match(one.opcode) and (product := _shifted(one, products, known)) is not None:
             made[product] = replace(made[product], divides=True)
         for name in one.defines:
             products.pop(name, None)
         if one.unit in (Unit.MULTIPLY, Unit.SCALAR) and "MAD" in one.opcode and one.defines:
-            products |= {one.defines[0]: (len(made), number) for number in _numbers(one)}
+            products |= {one.defines[0]: (len(made), number) for number in _numbers(one, known)}
         made.append(replace(one, divides=divides))
     return made
 
 
-def _numbers(one: Instruction) -> list[int]:
+def _numbers(one: Instruction, known: Mapping[str, int]) -> list[int]:
     parts = (part.strip() for part in one.text.partition(one.opcode)[2].split(","))
-    return [int(part, 16) for part in parts if _NUMBER.match(part)]
+    found = [int(part, 16) for part in parts if _NUMBER.match(part)]
+    return found + [known[name] for name in one.uses if name in known]
 
 
-def _shifted(one: Instruction, products: Mapping[str, tuple[int, int]]) -> int | None:
+def _shifted(
+    one: Instruction, products: Mapping[str, tuple[int, int]], known: Mapping[str, int]
+) -> int | None:
     """The number of the multiplication whose product is shifted so that it is a quotient."""
     for name in one.uses:
-        if name in products and any(is_magic(products[name][1], bits) for bits in _numbers(one)):
+        if name in products and any(is_magic(products[name][1], bits) for bits in _numbers(one, known)):
             return products[name][0]
     return None
 

@@ -289,6 +289,16 @@ def _uniform(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step
     return step if one.defines and parts[0] in one.defines else None
 
 
+def _spilled(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
+    """To or from a thread's own memory, word by word."""
+    if parts[-1] == "RZ":
+        return lambda _values: dict.fromkeys(one.defines, 0)
+    if len(one.defines) > len(one.uses):
+        return None
+    pairs = tuple(zip(one.defines, one.uses, strict=False))
+    return lambda values: {target: values.get(source) for target, source in pairs}
+
+
 _MEANINGS: Mapping[str, _Meaning] = {
     "MOV": _of(int, 1),
     "MOV32I": _of(int, 1),
@@ -313,4 +323,6 @@ _MEANINGS: Mapping[str, _Meaning] = {
     "VOTE": _vote,
     "VOTEU": _vote,
     "R2UR": _uniform,
+    "LDL": _spilled,
+    "STL": _spilled,
 }

@@ -147,6 +147,6 @@ def _needed(function: MachineFunction) -> frozenset[str]:
 
 
 _NO_INTEGERS = frozenset(
-    {Unit.FMA, Unit.F64, Unit.MATRIX, Unit.GLOBAL, Unit.SHARED, Unit.LOCAL, Unit.SHUFFLE, Unit.CONSTANT}
+    {Unit.FMA, Unit.F64, Unit.MATRIX, Unit.GLOBAL, Unit.SHARED, Unit.SHUFFLE, Unit.CONSTANT}
 )
 """Units whose results are not known, whatever they read."""
