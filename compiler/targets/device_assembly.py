@@ -29,7 +29,7 @@ _LINE = re.compile(r"^\t(?P<text>.*?)\s*// (?P<at>[0-9A-F]+):[^<]*(?:<\w+(?:\+0x
 _BRANCH = re.compile(r"^(s_c?branch\w*|s_call\w*)(\s+)")
 _SECTION = re.compile(r"^\.text\.(\w+):$")
 _SASS_LABEL = re.compile(r"^([.$\w]+):$")
-_SASS_LINE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;(?:\s*\(\*.*\*\))?$")
+_SASS_LINE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(.*?)\s*(?:\(\*.*\*\))?\s*;$")
 _SASS_GOAL = re.compile(r"`\(([^)]+)\)")
 _NAMES = re.compile(
     r'^(?:\d+ Name (\d+)|\s*OpName %(\d+)|\d+ EntryPoint \d+ (\d+)|\s*OpEntryPoint \w+ %(\d+)) "([^"]*)"',
