@@ -85,6 +85,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.cache_space import Pruned as Pruned
     from compiler.core.cache_space import cache_usage as cache_usage
     from compiler.core.cache_space import prune_cache as prune_cache
+    from compiler.core.device_code import LoopCode as LoopCode
+    from compiler.core.device_code import MachineCode as MachineCode
     from compiler.core.relay import Streams as Streams
     from compiler.core.relay import relay as relay
     from compiler.frontend.exports import EXPORT_NEEDS as EXPORT_NEEDS
@@ -162,6 +164,7 @@ _HOMES = {
     "compiler.compile": ("arch_here", "can_compile", "compile_model", "list_targets"),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
+    "compiler.core.device_code": ("LoopCode", "MachineCode"),
     "compiler.core.relay": ("Streams", "relay"),
     "compiler.frontend.exports": ("EXPORT_NEEDS", "ExampleInput", "export_words"),
     "compiler.frontend.files": ("external_files",),

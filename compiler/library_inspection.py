@@ -26,8 +26,8 @@ def inspect_library(
     """What the manifest of a library says; runs none of its code.
 
     `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether
-    the source text is the same to the byte. `machine_code` adds what that of a GPU says of each launch. Raises
-    BadInputError when the file is no model library; for machine code UsageError where there is none,
+    the source text is the same to the byte. `machine_code` adds what that of a GPU says of each launch.
+    Raises BadInputError when the file is no model library; for machine code UsageError where there is none,
     HostError where its disassembler is missing.
     """
     manifest = manifest_of(path)
@@ -43,7 +43,9 @@ def inspect_library(
         found = [replace(one, replays=replays) for one, replays in zip(found, same, strict=True)]
     unread: tuple[str, ...] = ()
     if machine_code:
-        from compiler.device_code import with_device_code  # the table of every GPU, needed for this alone
+        from compiler.device_inspection import (
+            with_device_code,  # the table of every GPU, needed for this alone
+        )
 
         found, unread = with_device_code(path, found)
     return LibraryReport(

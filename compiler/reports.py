@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from compiler.core.answer import Answer
-
-if TYPE_CHECKING:
-    from compiler.targets.machine_model import MachineCode
+from compiler.core.device_code import MachineCode
 
 Emit = Literal["source", "object", "library"]
 EMITS: tuple[Emit, ...] = ("source", "object", "library")
@@ -189,8 +187,8 @@ class ImageInfo:
 class ResourceInfo:
     """What a device function takes on an architecture, as far as its toolchain tells; sizes in bytes.
 
-    code: what its machine code says, where that was asked for. least_microseconds: what the kernel's FLOPs and
-    bytes take at least there.
+    code: what its machine code says, where that was asked for. least_microseconds: what the kernel's FLOPs
+    and bytes take at least there.
     """
 
     arch: str

@@ -53,6 +53,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "numpy": "BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0",
     "nvidia-cuda-cccl-cu12": "NVIDIA Proprietary Software",
     "nvidia-cuda-nvcc-cu12": "LicenseRef-NVIDIA-Proprietary",
+    "nvidia-cuda-nvdisasm": "LicenseRef-NVIDIA-Proprietary",
     "nvidia-cuda-nvrtc-cu12": "LicenseRef-NVIDIA-Proprietary",
     "nvidia-cuda-runtime-cu12": "LicenseRef-NVIDIA-Proprietary",
     "onnx": "Apache-2.0",

@@ -152,7 +152,7 @@ def _run_nvcc(path: str, flags: list[str], output: str, directory: Path) -> str:
 
 
 def find_nvdisasm(settings: Settings) -> str | None:
-    """NVIDIA's disassembler: of TK_CUDA_ROOT, of the running Python's packages, on the PATH, of the toolkit."""
+    """NVIDIA's disassembler: of TK_CUDA_ROOT, the running Python's packages, the PATH, the toolkit."""
     home = settings.cuda_root
     places = (
         str(home / "bin" / "nvdisasm") if home else None,

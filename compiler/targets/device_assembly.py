@@ -130,7 +130,7 @@ def _find_nvdisasm(settings: Settings) -> Sequence[str]:
         return path, "-c"
     raise HostError(
         "no disassembler for cubins was found",
-        why=f"nvdisasm is missing: `pip install {DISASSEMBLER_PACKAGE}` (the extra `cuda`), or CUDA's toolkit",
+        why=f"nvdisasm was not found: `pip install {DISASSEMBLER_PACKAGE}` (the extra `cuda`)",
     )
 
 
@@ -161,7 +161,9 @@ def code_object_kernels(text: str) -> dict[int, str]:
 
 def code_object_functions(text: str) -> dict[str, str]:
     """The same by the names of device functions."""
-    return {name: _labelled(name, lines) for name, lines in _functions(text).items() if _ENTRY.fullmatch(name)}
+    return {
+        name: _labelled(name, lines) for name, lines in _functions(text).items() if _ENTRY.fullmatch(name)
+    }
 
 
 def cubin_kernels(text: str) -> dict[int, str]:

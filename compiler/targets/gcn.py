@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from compiler.targets.machine_code import Flow, Instruction, Unit
+from compiler.targets.machine_code import Flow, MachineInstruction, Unit
 from compiler.targets.sass import is_magic
 
 _KINDS: tuple[tuple[re.Pattern[str], Unit], ...] = tuple(
@@ -33,9 +33,9 @@ _KINDS: tuple[tuple[re.Pattern[str], Unit], ...] = tuple(
     )
 )  # fmt: skip
 _PRODUCT = re.compile(r"v_mfma_\w+?_(\d+)x(\d+)x(\d+)_?(f32|f16|bf16|i8)")
-_WIDTHS = {"byte": 1, "ubyte": 1, "sbyte": 1, "short": 2, "ushort": 2, "sshort": 2, "b8": 1, "u8": 1, "b16": 2,
-           "u16": 2, "dword": 4, "b32": 4, "u32": 4, "dwordx2": 8, "b64": 8, "dwordx3": 12, "b96": 12,
-           "dwordx4": 16, "b128": 16}  # fmt: skip
+_WIDTHS = {"byte": 1, "ubyte": 1, "sbyte": 1, "short": 2, "ushort": 2, "sshort": 2, "b8": 1, "u8": 1,
+           "b16": 2, "u16": 2, "dword": 4, "b32": 4, "u32": 4, "dwordx2": 8, "b64": 8, "dwordx3": 12,
+           "b96": 12, "dwordx4": 16, "b128": 16}  # fmt: skip
 _REGISTER = re.compile(r"\b([vsa])(?:(\d+)|\[(\d+):(\d+)\])|\b(vcc|exec|scc|m0)\b")
 _LAST_GOAL = re.compile(r"(\.L\S+)$")
 _COUNTED = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
@@ -46,14 +46,14 @@ _READS_SCC = re.compile(r"s_(cbranch_scc|cselect|addc|subb)")
 _SAVES_EXEC = re.compile(r"s_\w+_saveexec")
 
 
-def read_gcn(text: str) -> Instruction:
+def read_gcn(text: str) -> MachineInstruction:
     """What one line means."""
     opcode, _, rest = text.partition(" ")
     unit = next((unit for pattern, unit in _KINDS if pattern.match(opcode)), Unit.ALU)
     product = _PRODUCT.match(opcode)
     defines, uses = _registers(opcode, unit, rest)
     goal = _LAST_GOAL.search(rest) if unit is Unit.BRANCH else None
-    return Instruction(
+    return MachineInstruction(
         text=text,
         opcode=opcode,
         unit=unit,
@@ -79,7 +79,13 @@ def _constant(opcode: str, rest: str) -> int | None:
     return int(last, 0) if moves and _NUMBER.match(last) else None
 
 
-_QUEUES = {Unit.GLOBAL: "vm", Unit.LOCAL: "vm", Unit.SHARED: "lgkm", Unit.CONSTANT: "lgkm", Unit.SHUFFLE: "lgkm"}
+_QUEUES = {
+    Unit.GLOBAL: "vm",
+    Unit.LOCAL: "vm",
+    Unit.SHARED: "lgkm",
+    Unit.CONSTANT: "lgkm",
+    Unit.SHUFFLE: "lgkm",
+}
 _COUNTERS = {"vmcnt": "vm", "lgkmcnt": "lgkm"}
 
 
@@ -113,9 +119,7 @@ def _registers(opcode: str, unit: Unit, rest: str) -> tuple[tuple[str, ...], tup
         uses.append("exec")
     if _READS_SCC.match(opcode):
         uses.append("scc")
-    for flag in ("vcc", "exec"):
-        if f"s_cbranch_{flag}" in opcode:
-            uses.append(flag)
+    uses += [flag for flag in ("vcc", "exec") if f"s_cbranch_{flag}" in opcode]
     if re.match(r"v_fmac|v_mac|s_(add|mul)k_", opcode):
         uses += defines
     return tuple(defines), tuple(uses)
@@ -124,10 +128,8 @@ def _registers(opcode: str, unit: Unit, rest: str) -> tuple[tuple[str, ...], tup
 def _names(part: str) -> list[str]:
     names: list[str] = []
     for kind, one, first, last, special in _REGISTER.findall(part):
-        if special:
-            names.append(special)
-        elif one:
-            names.append(f"{kind}{one}")
+        if special or one:
+            names.append(special or f"{kind}{one}")
         else:
             names += [f"{kind}{number}" for number in range(int(first), int(last) + 1)]
     return names
@@ -143,16 +145,16 @@ _NUMBER = re.compile(r"^-?(?:0x[0-9a-f]+|\d+)$")
 
 
 def mark_gcn(
-    instructions: Sequence[Instruction], known: Mapping[str, int]
-) -> Sequence[Instruction]:
+    instructions: Sequence[MachineInstruction], known: Mapping[str, int]
+) -> Sequence[MachineInstruction]:
     """Marks divisions: multiplications whose high half is taken (unless the low half is, too), or shifted.
 
     A division by a divisor that is not known takes two such multiplications behind a reciprocal; it counts
     once.
     """
     whole = {one.uses for one in instructions if _LOW.match(one.opcode)}
-    made: list[Instruction] = []
-    products: dict[str, tuple[int, int]] = {}
+    made: list[MachineInstruction] = []
+    products: dict[str, tuple[int, tuple[int, ...]]] = {}
     reciprocals = 0
     for one in instructions:
         reciprocals += one.opcode.startswith("v_rcp_iflag")
@@ -162,18 +164,18 @@ def mark_gcn(
             reciprocals = max(0, reciprocals - 1)
         elif _SHIFT.match(one.opcode):
             for name in one.uses:
-                place, factor = products.get(name, (0, 0))
-                if any(is_magic(factor, bits) for bits in _numbers(one, known)):
+                place, factors = products.get(name, (0, ()))
+                if any(is_magic(factor, bits) for factor in factors for bits in _numbers(one, known)):
                     made[place] = replace(made[place], divides=True)
         for name in one.defines:
             products.pop(name, None)
         if _SMALL.match(one.opcode) and one.defines:
-            products |= {one.defines[0]: (len(made), number) for number in _numbers(one, known)}
+            products |= dict.fromkeys(one.defines[:1], (len(made), tuple(_numbers(one, known))))
         made.append(replace(one, divides=divides))
     return made
 
 
-def _numbers(one: Instruction, known: Mapping[str, int]) -> list[int]:
+def _numbers(one: MachineInstruction, known: Mapping[str, int]) -> list[int]:
     parts = (part.strip().split(" ")[0] for part in one.text.partition(" ")[2].split(","))
     found = [int(part, 0) for part in parts if _NUMBER.match(part)]
     return found + [known[name] for name in one.uses if name in known]

@@ -10,15 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from compiler.targets.lanes import MASK, Get, Step, Value, Values, every, first, guarded, lift, signed, some
-from compiler.targets.machine_code import Instruction
+from compiler.targets.lanes import (
+    MASK,
+    Get,
+    Step,
+    Value,
+    Values,
+    all_lanes,
+    any_lane,
+    first,
+    guarded,
+    lift,
+    signed,
+)
+from compiler.targets.machine_code import MachineInstruction
 
 _NUMBER = re.compile(r"^-?(0x[0-9a-f]+|\d+)$")
 _REGISTER = re.compile(r"^([vsa])(?:(\d+)|\[(\d+):\d+\])$")
 _SUFFIX = re.compile(r"_(e32|e64)$")
 
 
-def gcn_step(one: Instruction) -> Step:
+def gcn_step(one: MachineInstruction) -> Step:
     """What an instruction does to the values of registers."""
     opcode = _SUFFIX.sub("", one.opcode)
     parts = _parts(one)
@@ -26,7 +38,7 @@ def gcn_step(one: Instruction) -> Step:
     return guarded(meaning(one, parts, [_operand(part) for part in parts]) if meaning else None, None, one)
 
 
-def gcn_taken(one: Instruction) -> Get:
+def gcn_taken(one: MachineInstruction) -> Get:
     """Whether a branch is taken; a wave takes it as a whole."""
     test = _BRANCHES.get(one.opcode)
     if test is None:
@@ -41,21 +53,21 @@ def gcn_taken(one: Instruction) -> Get:
 
 
 def _none(value: Value) -> bool | None:
-    found = some(value)
+    found = any_lane(value)
     return None if found is None else not found
 
 
 _BRANCHES: Mapping[str, tuple[str, Callable[[Value], bool | None]]] = {
-    "s_cbranch_scc1": ("scc", some),
+    "s_cbranch_scc1": ("scc", any_lane),
     "s_cbranch_scc0": ("scc", _none),
-    "s_cbranch_vccnz": ("vcc", some),
+    "s_cbranch_vccnz": ("vcc", any_lane),
     "s_cbranch_vccz": ("vcc", _none),
-    "s_cbranch_execnz": ("exec", some),
+    "s_cbranch_execnz": ("exec", any_lane),
     "s_cbranch_execz": ("exec", _none),
 }
 
 
-def gcn_address(one: Instruction) -> Get:
+def gcn_address(one: MachineInstruction) -> Get:
     """The place in the LDS that each lane reads or writes; of two places the first one."""
     parts = _parts(one)
     place = parts[0] if one.store else parts[1] if len(parts) > 1 else ""
@@ -66,7 +78,7 @@ def gcn_address(one: Instruction) -> Get:
 
 
 def gcn_start(
-    instructions: Sequence[Instruction],
+    instructions: Sequence[MachineInstruction],
     group: Sequence[int],
     threads: Sequence[tuple[int, int, int]],
     *,
@@ -89,7 +101,7 @@ def gcn_start(
 _APART = re.compile(r"^v_and_b32\S* \w+, 0x3ff, v0$|^v_bfe_u32 \w+, v0, [12]?0, 10$")
 
 
-def _argument_register(instructions: Sequence[Instruction]) -> int:
+def _argument_register(instructions: Sequence[MachineInstruction]) -> int:
     """The first of the registers that point to the arguments: what the first load of constants reads."""
     for one in instructions:
         if one.opcode.startswith("s_load") and (found := _REGISTER.match(_parts(one)[1])):
@@ -100,7 +112,7 @@ def _argument_register(instructions: Sequence[Instruction]) -> int:
 # ---------------------------------------------------------------- operands
 
 
-def _parts(one: Instruction) -> list[str]:
+def _parts(one: MachineInstruction) -> list[str]:
     rest = one.text.partition(" ")[2]
     return [part.strip() for part in rest.split(",")] if rest else []
 
@@ -118,13 +130,13 @@ def _operand(part: str) -> Get:
     return lambda values: values.get(name)
 
 
-_Meaning = Callable[[Instruction, Sequence[str], Sequence[Get]], "Step | None"]
+_Meaning = Callable[[MachineInstruction, Sequence[str], Sequence[Get]], "Step | None"]
 
 
 def _plain(function: Callable[..., int], count: int) -> _Meaning:
     """A result that is a function of the operands behind it."""
 
-    def meaning(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         # A carry stands behind the result, and is a mask.
         start = 2 if "_co_" in one.opcode else 1
         found = get[start : start + count]
@@ -139,7 +151,7 @@ def _plain(function: Callable[..., int], count: int) -> _Meaning:
 def _with_scc(function: Callable[..., int]) -> _Meaning:
     """A scalar result whose being zero decides the condition."""
 
-    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         target = _name(parts[0])
 
         def step(values: Values) -> Values:
@@ -154,7 +166,7 @@ def _with_scc(function: Callable[..., int]) -> _Meaning:
 def _in_place(function: Callable[[int, int], int]) -> _Meaning:
     """A register with a constant."""
 
-    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         return lambda values: {_name(parts[0]): lift(function, get[0](values), get[1](values))}
 
     return meaning
@@ -174,7 +186,7 @@ def _comparison(opcode: str) -> _Meaning | None:
     compare, convert = _COMPARE[found[1]], signed if found[2] == "i" else int
     scalar = opcode.startswith("s_")
 
-    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         a, b = get[-2:]
         target = "scc" if scalar else _name(parts[0])
 
@@ -188,13 +200,13 @@ def _comparison(opcode: str) -> _Meaning | None:
 
 
 def _and(a: Value, b: Value) -> Value:
-    if some(a) is False or some(b) is False:
+    if any_lane(a) is False or any_lane(b) is False:
         return 0
     return lift(lambda x, y: int(bool(x and y)), a, b)
 
 
 def _or(a: Value, b: Value) -> Value:
-    if every(a) or every(b):
+    if all_lanes(a) or all_lanes(b):
         return 1
     return lift(lambda x, y: int(bool(x or y)), a, b)
 
@@ -213,12 +225,12 @@ _MASKS: Mapping[str, Callable[[Value, Value], Value]] = {
 
 
 def _masks(function: Callable[[Value, Value], Value]) -> _Meaning:
-    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         target = _name(parts[0])
 
         def step(values: Values) -> Values:
             made = function(get[1](values), get[2](values))
-            found = some(made)
+            found = any_lane(made)
             return {target: made, "scc": None if found is None else int(found)}
 
         return step
@@ -227,13 +239,13 @@ def _masks(function: Callable[[Value, Value], Value]) -> _Meaning:
 
 
 def _save_exec(function: Callable[[Value, Value], Value]) -> _Meaning:
-    def meaning(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         target = _name(parts[0])
 
         def step(values: Values) -> Values:
             old = values.get("exec")
             made = function(get[1](values), old)
-            found = some(made)
+            found = any_lane(made)
             return {target: old, "exec": made, "scc": None if found is None else int(found)}
 
         return step
@@ -241,7 +253,7 @@ def _save_exec(function: Callable[[Value, Value], Value]) -> _Meaning:
     return meaning
 
 
-def _move_pair(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _move_pair(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     names = one.defines
 
     def step(values: Values) -> Values:
@@ -252,21 +264,21 @@ def _move_pair(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> St
     return step
 
 
-def _select_mask(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _select_mask(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     target = _name(parts[0])
     return lambda values: {
         target: lift(lambda p, a, b: a if p else b, values.get("scc"), get[1](values), get[2](values))
     }
 
 
-def _select_lane(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _select_lane(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     target, mask = _name(parts[0]), get[3] if len(get) > 3 else _operand("vcc")
     return lambda values: {
         target: lift(lambda p, a, b: b if p else a, mask(values), get[1](values), get[2](values))
     }
 
 
-def _first_lane(_one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _first_lane(_one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     return lambda values: {_name(parts[0]): first(get[1](values))}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compiler.targets.machine_code import Instruction
+from compiler.targets.machine_code import MachineInstruction
 
 Value = int | tuple[int, ...] | None
 Values = dict[str, Value]
@@ -39,12 +39,12 @@ def lift(function: Callable[..., int], *values: Value) -> Value:
     return made[0] if made.count(made[0]) == lanes else made
 
 
-def every(value: Value) -> bool | None:
+def all_lanes(value: Value) -> bool | None:
     """Whether a predicate holds for all lanes."""
     return None if value is None else all(value) if isinstance(value, tuple) else bool(value)
 
 
-def some(value: Value) -> bool | None:
+def any_lane(value: Value) -> bool | None:
     """Whether a predicate holds for a lane."""
     return None if value is None else any(value) if isinstance(value, tuple) else bool(value)
 
@@ -54,8 +54,8 @@ def first(value: Value) -> Value:
     return value[0] if isinstance(value, tuple) else value
 
 
-def guarded(step: Step | None, guard: Get | None, one: Instruction) -> Step:
-    """An instruction that only those lanes execute for which `guard` holds; without `step` nothing is known."""
+def guarded(step: Step | None, guard: Get | None, one: MachineInstruction) -> Step:
+    """An instruction of those lanes for which `guard` holds; without `step` its results are unknown."""
     unknown = dict.fromkeys(one.defines)
     if step is None:
         return lambda _values: unknown
@@ -64,10 +64,10 @@ def guarded(step: Step | None, guard: Get | None, one: Instruction) -> Step:
 
     def made(values: Values) -> Values:
         holds = guard(values)
-        if some(holds) is False:
+        if any_lane(holds) is False:
             return {}
         after = {**unknown, **step(values)}
-        if every(holds):
+        if all_lanes(holds):
             return after
         return {
             name: lift(lambda p, a, b: a if p else b, holds, value, values.get(name))

@@ -49,15 +49,15 @@ class Flow(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class MachineInstruction:
     """One instruction.
 
-    defines, uses: registers. lane_bytes: what a lane moves between registers and memory, for those that do, to
-    or from so many `places`.
-    goal: the label of a branch. operation: the product of a matrix unit as `MATRIX_RATES` names it, or empty.
-    divides: it is the part of an integer division that every such division has once. queue: in which it counts
-    until it is done. joins: the queue that it empties, to be done when all in there are. waits: for a wait,
-    how many of the youngest of each queue may still be under way. constant: what it puts into its register.
+    defines, uses: registers. lane_bytes: what a lane moves between registers and memory, to or from so many
+    `places`. goal: the label of a branch. operation: the product of a matrix unit as `MATRIX_RATES` names
+    it, or empty. divides: it is the part of an integer division that every such division has once. queue:
+    in which it counts until it is done. joins: the queue that it empties, to be done when all in there are.
+    waits: for a wait, how many of the youngest of each queue may still be under way. constant: what it puts
+    into its register.
     """
 
     text: str
@@ -78,10 +78,10 @@ class Instruction:
     constant: int | None = None
 
 
-ReadInstruction = Callable[[str], Instruction]
+ReadMachineCode = Callable[[str], MachineInstruction]
 """What a line of assembly means."""
 
-MarkDivisions = Callable[[Sequence[Instruction], Mapping[str, int]], Sequence[Instruction]]
+MarkDivisions = Callable[[Sequence[MachineInstruction], Mapping[str, int]], Sequence[MachineInstruction]]
 """Marks those of a block that divide; the second argument are registers that hold a constant throughout."""
 
 
@@ -90,7 +90,7 @@ class BasicBlock:
     """Instructions that are executed one after the other, and the numbers of the blocks that may follow."""
 
     label: str
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[MachineInstruction, ...]
     next: tuple[int, ...]
 
 
@@ -117,18 +117,18 @@ class MachineFunction:
     blocks: tuple[BasicBlock, ...]
     loops: tuple[MachineLoop, ...]
 
-    def instructions(self, blocks: Iterable[int]) -> tuple[Instruction, ...]:
+    def instructions(self, blocks: Iterable[int]) -> tuple[MachineInstruction, ...]:
         """The instructions of some blocks, in the order of the text."""
         return tuple(one for number in sorted(blocks) for one in self.blocks[number].instructions)
 
 
-def units(instructions: Iterable[Instruction]) -> dict[Unit, int]:
+def unit_counts(instructions: Iterable[MachineInstruction]) -> dict[Unit, int]:
     """How many instructions each unit executes."""
     counts = Counter(one.unit for one in instructions)
     return {unit: counts[unit] for unit in Unit if counts[unit]}
 
 
-def machine_function(name: str, text: str, read: ReadInstruction, mark: MarkDivisions) -> MachineFunction:
+def machine_function(name: str, text: str, read: ReadMachineCode, mark: MarkDivisions) -> MachineFunction:
     """A function from its labelled assembly."""
     blocks = _reachable(_blocks(text, read, mark))
     return MachineFunction(name, blocks, _loops(blocks))
@@ -137,10 +137,10 @@ def machine_function(name: str, text: str, read: ReadInstruction, mark: MarkDivi
 # ---------------------------------------------------------------- blocks
 
 
-def _blocks(text: str, read: ReadInstruction, mark: MarkDivisions) -> list[BasicBlock]:
-    parts: list[tuple[list[str], list[Instruction]]] = [([], [])]
+def _blocks(text: str, read: ReadMachineCode, mark: MarkDivisions) -> list[BasicBlock]:
+    parts: list[tuple[list[str], list[MachineInstruction]]] = [([], [])]
     for line in filter(str.strip, text.splitlines()):
-        labels, body = parts[-1]
+        body = parts[-1][1]
         if not line.startswith(("\t", " ")):
             if body:
                 parts.append(([], []))
@@ -163,7 +163,7 @@ def _blocks(text: str, read: ReadInstruction, mark: MarkDivisions) -> list[Basic
     ]
 
 
-def _constants(instructions: Sequence[Instruction]) -> dict[str, int]:
+def _constants(instructions: Sequence[MachineInstruction]) -> dict[str, int]:
     """Registers that are written once, with a constant."""
     times = Counter(name for one in instructions for name in one.defines)
     return {
@@ -173,7 +173,7 @@ def _constants(instructions: Sequence[Instruction]) -> dict[str, int]:
     }
 
 
-def _next(last: Instruction, number: int, count: int, starts: Mapping[str, int]) -> tuple[int, ...]:
+def _next(last: MachineInstruction, number: int, count: int, starts: Mapping[str, int]) -> tuple[int, ...]:
     follows = (number + 1,) if number + 1 < count else ()
     goal = (starts[last.goal],) if last.goal in starts else ()
     if last.flow is Flow.END:
@@ -235,7 +235,7 @@ def _reverse_postorder(blocks: Sequence[BasicBlock]) -> list[int]:
 
 
 def _dominators(order: Sequence[int], before: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """The immediate dominator of each block; Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm"."""
+    """Immediate dominators; Cooper, Harvey and Kennedy: "A Simple, Fast Dominance Algorithm"."""
     place = {number: at for at, number in enumerate(order)}
     above = {order[0]: order[0]} if order else {}
 

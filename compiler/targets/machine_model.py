@@ -9,10 +9,11 @@ beyond the tensors themselves, barriers that keep all sub-groups waiting, instru
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compiler.core.device_code import LoopCode, MachineCode, Occupancy
 from compiler.targets import cuda, hip
 from compiler.targets.cuda_tools import CUBIN
 from compiler.targets.gcn import mark_gcn, read_gcn
@@ -20,10 +21,17 @@ from compiler.targets.gcn_values import gcn_address, gcn_start, gcn_step, gcn_ta
 from compiler.targets.gpu import GpuArch
 from compiler.targets.hip_tools import HSACO
 from compiler.targets.lanes import Values
-from compiler.targets.machine_code import Instruction, MachineFunction, MachineLoop, Unit, machine_function, units
+from compiler.targets.machine_code import (
+    MachineFunction,
+    MachineInstruction,
+    MachineLoop,
+    Unit,
+    machine_function,
+    unit_counts,
+)
 from compiler.targets.matrix_rates import MATRIX_RATES
-from compiler.targets.occupancy import RULES, Occupancy, occupancy
-from compiler.targets.port_model import PORTS, Machine, alone, busy
+from compiler.targets.occupancy import RULES, resident
+from compiler.targets.port_model import PORTS, PortMachine, busy, cycles_alone
 from compiler.targets.sass import mark_sass, read_sass
 from compiler.targets.sass_values import sass_address, sass_predicate, sass_step
 from compiler.targets.way import Meaning, Way, follow
@@ -59,60 +67,6 @@ class LaunchShape:
         return math.prod(self.grid)
 
 
-@dataclass(frozen=True, slots=True)
-class LoopCode:
-    """A loop without those inside it; depth 1 is outermost.
-
-    units: instructions of one round by the unit that executes them. divisions: of integers, those by constants
-    with them. spills: instructions that move registers to or from a thread's own memory. rounds: of one
-    sub-group. cycles: in which all sub-groups of a partition make one round each, and what takes the longest;
-    None where there is no model of the architecture.
-    """
-
-    label: str
-    depth: int
-    innermost: bool
-    instructions: int
-    units: Mapping[str, int]
-    divisions: int
-    spills: int
-    rounds: int
-    cycles: float | None = None
-    limited_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MachineCode:
-    """What the machine code of a device function on one architecture says.
-
-    executed: instructions of one sub-group by unit. traffic_bytes: between all units and L2, if requests are
-    coalesced. microseconds: the predicted time, of which l2 and memory alone would take so much. certain: the
-    way through the code is known. units_used: the part of the card's units that have a block. operations: of
-    matrix units, as `MATRIX_RATES` names them.
-    """
-
-    instructions: int
-    divisions: int
-    spills: int
-    occupancy: Occupancy | None
-    loops: tuple[LoopCode, ...]
-    executed: Mapping[str, int]
-    traffic_bytes: int
-    certain: bool
-    units_used: float
-    operations: tuple[str, ...] = ()
-    microseconds: float | None = None
-    l2_microseconds: float | None = None
-    memory_microseconds: float | None = None
-    limited_by: str = ""
-
-    @property
-    def innermost(self) -> LoopCode | None:
-        """The innermost loop that takes the longest."""
-        found = [one for one in self.loops if one.innermost]
-        return max(found, key=lambda one: one.rounds * (one.cycles or one.instructions), default=None)
-
-
 def machine_code(
     kind: str, arch: str, name: str, text: str, launch: LaunchShape, kernel_bytes: int | None = None
 ) -> MachineCode:
@@ -123,10 +77,10 @@ def machine_code(
     function = machine_function(name, text, *_READERS[kind])
     card = _ARCHS[arch]
     way = follow(function, _MEANINGS[kind], _start(kind, card, function, launch))
-    room = occupancy(card, launch.threads, launch.registers, launch.shared_bytes)
+    room = resident(card, launch.threads, launch.registers, launch.shared_bytes)
     parts = [*((loop, loop.own) for loop in function.loops), (None, _outside(function))]
     ports = PORTS.get(arch)
-    machine = Machine(card, ports, way.passes) if ports is not None else None
+    machine = PortMachine(card, ports, way.passes) if ports is not None else None
     regions = [_region(function, loop, blocks, way, machine) for loop, blocks in parts]
     executed, traffic = _executed(function, way, card, launch)
     every = [one for block in function.blocks for one in block.instructions]
@@ -148,7 +102,7 @@ def machine_code(
 
 
 def least_microseconds(arch: str, flops: int, kernel_bytes: int, operations: Sequence[str] = ()) -> float:
-    """The least time that FLOPs and bytes allow on an architecture's card, with matrix units if they are used."""
+    """The least time that FLOPs and bytes allow on an architecture's card, on matrix units if used."""
     card = _ARCHS[arch]
     rates = [rate for name in operations if (rate := MATRIX_RATES.get(arch, {}).get(name))]
     peak = card.units * max([card.fma, *rates]) * 2 * card.hertz
@@ -188,7 +142,7 @@ def _executed(
     moved = 0
     for number, count in sorted(way.counts.items()):
         body = function.blocks[number].instructions
-        counts.update({str(unit): count * many for unit, many in units(body).items()})
+        counts.update({str(unit): count * many for unit, many in unit_counts(body).items()})
         moved += count * sum(one.lane_bytes for one in body if one.unit is Unit.GLOBAL)
     subgroups = math.ceil(launch.threads / card.lanes) * launch.blocks
     return dict(counts), moved * min(card.lanes, launch.threads) * subgroups
@@ -218,7 +172,7 @@ def _region(
     loop: MachineLoop | None,
     blocks: frozenset[int],
     way: Way,
-    machine: Machine | None,
+    machine: PortMachine | None,
 ) -> _Region:
     rounds = way.counts.get(loop.head, 0) if loop else 1
     body = function.instructions(blocks)
@@ -227,27 +181,27 @@ def _region(
         depth=loop.depth if loop else 0,
         innermost=loop is not None and loop.innermost,
         instructions=len(body),
-        units={str(unit): count for unit, count in units(body).items()},
+        units={str(unit): count for unit, count in unit_counts(body).items()},
         divisions=sum(one.divides for one in body),
         spills=sum(one.unit is Unit.LOCAL for one in body),
         rounds=rounds,
     )
     if machine is None or not rounds:
         return _Region(loop, code, {}, 0.0)
-    cycles: Counter[str] = Counter()
+    cycles: defaultdict[str, float] = defaultdict(float)
     for number in blocks:
         share = way.counts.get(number, 0) / rounds
         for port, count in busy(function.blocks[number].instructions, machine).items():
             cycles[port] += share * count
     usual = [number for number in blocks if 2 * way.counts.get(number, 0) >= rounds]
-    waits: Sequence[Instruction] = function.instructions(usual)
-    return _Region(loop, code, cycles, alone(waits, machine))
+    waits: Sequence[MachineInstruction] = function.instructions(usual)
+    return _Region(loop, code, cycles, cycles_alone(waits, machine))
 
 
 def _timed(
     code: MachineCode,
     regions: Sequence[_Region],
-    machine: Machine,
+    machine: PortMachine,
     launch: LaunchShape,
     room: Occupancy,
     kernel_bytes: int | None,
@@ -259,7 +213,7 @@ def _timed(
     batches = [together] * (most // together) + ([most % together] if most % together else [])
     each = math.ceil(launch.threads / card.lanes)
     partitions = RULES[card.name].partitions
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for blocks in batches:
         for region in regions:
             cycles, by = region.cycles(math.ceil(blocks * each / partitions))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compiler.core.device_code import Occupancy
 from compiler.targets.gpu import GpuArch
 
 
@@ -61,17 +62,7 @@ RULES: Mapping[str, OccupancyRules] = {
 """By architecture; none for those whose rules are not written down here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
-    """Blocks and sub-groups that are on a unit at a time, their part of the most, and what allows no more."""
-
-    blocks: int
-    subgroups: int
-    share: float
-    limited_by: str
-
-
-def occupancy(arch: GpuArch, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
+def resident(arch: GpuArch, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
     """Of blocks of so many threads, with so many registers each; None where the rules are not known."""
     rules = RULES.get(arch.name)
     if rules is None:

@@ -16,13 +16,13 @@ nothing was measured here.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from compiler.targets.gpu import GpuArch
-from compiler.targets.machine_code import Instruction, Unit
+from compiler.targets.machine_code import MachineInstruction, Unit
 from compiler.targets.matrix_rates import MATRIX_RATES
 from compiler.targets.occupancy import RULES
 
@@ -33,9 +33,9 @@ ISSUE = "issue"
 class Ports:
     """What an instruction keeps busy, in cycles of one partition, and when its result is there.
 
-    issue: cycles until the same sub-group, and `issue_all` until any, starts the next one. ports: the ports of
-    an instruction with its cycles on each. shared, cache: bytes a cycle of the unit, of shared memory and of
-    the first level of cache. l2: bytes a second of the whole device.
+    issue: cycles until the same sub-group, and `issue_all` until any, starts the next one. ports: the ports
+    of an instruction with its cycles on each. shared, cache: bytes a cycle of the unit, of shared memory
+    and of the first level of cache. l2: bytes a second of the whole device.
     """
 
     issue: int
@@ -56,10 +56,8 @@ _ONE = MappingProxyType(
 )
 
 
-def _nvidia(
-    arch_fma: int, f64: float, *, alu: int, shared: int, cache: int, l2: float, matrix: int
-) -> Ports:
-    """fma: multiply-adds a cycle and unit. f64: cycles of an instruction. Others: latencies; l2: bytes a second."""
+def _nvidia(arch_fma: int, f64: float, *, alu: int, shared: int, cache: int, l2: float, matrix: int) -> Ports:
+    """arch_fma: multiply-adds a cycle. f64: cycles of an instruction. l2: bytes a second. Else latencies."""
     fma = 4 * 32 / arch_fma
     ports = {
         **_ONE,
@@ -83,7 +81,8 @@ def _cdna(*, l2: float, latency_l2: int, f64: float) -> Ports:
     ports = {
         Unit.FMA: (("vector", 4.0),), Unit.ALU: (("vector", 4.0),), Unit.MULTIPLY: (("vector", 16.0),),
         Unit.SPECIAL: (("vector", 16.0),), Unit.F64: (("vector", f64),), Unit.SCALAR: (("scalar", 4.0),),
-        Unit.SHUFFLE: (("shared", 8.0),), Unit.CONSTANT: (("constant", 4.0),), Unit.BRANCH: (("branch", 4.0),),
+        Unit.SHUFFLE: (("shared", 8.0),), Unit.CONSTANT: (("constant", 4.0),),
+        Unit.BRANCH: (("branch", 4.0),),
     }  # fmt: skip
     latency = {
         Unit.FMA: 4, Unit.MULTIPLY: 16, Unit.ALU: 4, Unit.SPECIAL: 16, Unit.F64: 8, Unit.SHARED: 64,
@@ -110,17 +109,17 @@ PORTS: Mapping[str, Ports] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """An architecture with its ports; passes: through shared memory, by an instruction's text, where known."""
+class PortMachine:
+    """An architecture with its ports; passes: through shared memory, by instructions' texts."""
 
     arch: GpuArch
     ports: Ports
     passes: Mapping[str, int] = field(default_factory=dict)
 
 
-def busy(instructions: Iterable[Instruction], machine: Machine) -> dict[str, float]:
+def busy(instructions: Iterable[MachineInstruction], machine: PortMachine) -> dict[str, float]:
     """Cycles of each port of a partition that these instructions of one sub-group take."""
-    cycles: Counter[str] = Counter()
+    cycles: defaultdict[str, float] = defaultdict(float)
     for one in instructions:
         cycles[ISSUE] += machine.ports.issue_all
         for port, count in _ports_of(one, machine):
@@ -128,7 +127,7 @@ def busy(instructions: Iterable[Instruction], machine: Machine) -> dict[str, flo
     return dict(cycles)
 
 
-def _ports_of(one: Instruction, machine: Machine) -> tuple[tuple[str, float], ...]:
+def _ports_of(one: MachineInstruction, machine: PortMachine) -> tuple[tuple[str, float], ...]:
     arch, ports = machine.arch, machine.ports
     partitions = RULES[arch.name].partitions
     moved = partitions * arch.lanes * one.lane_bytes
@@ -142,7 +141,7 @@ def _ports_of(one: Instruction, machine: Machine) -> tuple[tuple[str, float], ..
     return ports.ports.get(one.unit, ())
 
 
-def _matrix_cycles(one: Instruction, arch: GpuArch, partitions: int) -> float:
+def _matrix_cycles(one: MachineInstruction, arch: GpuArch, partitions: int) -> float:
     """Multiply-adds of a product over the rate of a partition; one without a known rate takes 32 cycles."""
     rate = MATRIX_RATES.get(arch.name, {}).get(one.operation)
     if rate is None:
@@ -167,7 +166,7 @@ class _Clock:
     queues: dict[str, list[float]] = field(default_factory=dict)
 
 
-def alone(instructions: Sequence[Instruction], machine: Machine) -> float:
+def cycles_alone(instructions: Sequence[MachineInstruction], machine: PortMachine) -> float:
     """Cycles from one round of these instructions to the next when no other sub-group is there.
 
     In order, each behind what it reads and waits for.
@@ -181,7 +180,7 @@ def alone(instructions: Sequence[Instruction], machine: Machine) -> float:
     return (clock.now - starts[2]) / 2
 
 
-def _start(one: Instruction, clock: _Clock, machine: Machine) -> None:
+def _start(one: MachineInstruction, clock: _Clock, machine: PortMachine) -> None:
     ports = machine.ports
     for name in (*one.uses, *one.defines):
         clock.now = max(clock.now, clock.ready.get(name, 0.0))

@@ -1,7 +1,7 @@
 """NVIDIA's machine code: what an instruction of `nvdisasm`'s text is.
 
-Names of instructions: CUDA Binary Utilities, "Instruction Set Reference". Which unit executes one: Jia et al.,
-"Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018), and NVIDIA's Nsight Compute
+Names of instructions: CUDA Binary Utilities, "Instruction Set Reference". Which unit executes one: Jia et
+al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018), and NVIDIA's Nsight Compute
 documentation, "Pipelines".
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from compiler.targets.machine_code import Flow, Instruction, Unit
+from compiler.targets.machine_code import Flow, MachineInstruction, Unit
 
 _UNITS: Mapping[Unit, str] = {
     Unit.FMA: "FFMA FFMA32I FMUL FMUL32I FADD FADD32I HFMA2 HMUL2 HADD2",
@@ -47,14 +47,16 @@ _PRODUCTS = {
     "IMMA.16832.S8.S8": "mma.m16n8k32.i8",
     "IMMA.8816.S8.S8": "mma.m8n8k16.i8",
 }
-_NO_RESULT = frozenset("STG ST RED STS STSM STL LDGSTS BAR BSSY BSYNC MEMBAR ERRBAR DEPBAR LDGDEPBAR NOP".split())
-_JUMPS = frozenset("BRA JMP BRX JMX CALL".split())
-_STORES = frozenset("STG ST RED STS STSM STL LDGSTS".split())
+_STORES = frozenset({"STG", "ST", "RED", "STS", "STSM", "STL", "LDGSTS"})
+_NO_RESULT = _STORES | {
+    "BAR", "BSSY", "BSYNC", "MEMBAR", "ERRBAR", "DEPBAR", "LDGDEPBAR", "NOP",
+}  # fmt: skip
+_JUMPS = frozenset({"BRA", "JMP", "BRX", "JMX", "CALL"})
 _BYTES = re.compile(r"\.(8|16|32|64|128|U8|S8|U16|S16)(?=\.|$)")
 _ACCUMULATORS = 4
 
 
-def read_sass(text: str) -> Instruction:
+def read_sass(text: str) -> MachineInstruction:
     """What one line means."""
     found = _LINE.match(text)
     guard, opcode, operands = found.groups() if found else (None, text, "")
@@ -67,7 +69,7 @@ def read_sass(text: str) -> Instruction:
     goal = next((part for part in parts if _GOAL.match(part)), "")
     if guard and guard.strip("!") not in ("PT", "UPT"):
         uses = (*uses, guard.strip("!"))
-    return Instruction(
+    return MachineInstruction(
         text=text,
         opcode=opcode,
         unit=unit,
@@ -200,15 +202,15 @@ _RECIPROCAL = re.compile(r"^I2F\b.*\.RP\b")
 
 
 def mark_sass(
-    instructions: Sequence[Instruction], known: Mapping[str, int]
-) -> Sequence[Instruction]:
+    instructions: Sequence[MachineInstruction], known: Mapping[str, int]
+) -> Sequence[MachineInstruction]:
     """Marks divisions: by a constant a multiplication whose high half is taken, else one by the reciprocal.
 
     A division by a divisor that is not known takes two such multiplications behind a reciprocal; it counts
     once.
     """
-    made: list[Instruction] = []
-    products: dict[str, tuple[int, int]] = {}
+    made: list[MachineInstruction] = []
+    products: dict[str, tuple[int, tuple[int, ...]]] = {}
     reciprocals = 0
     for one in instructions:
         reciprocals += bool(_RECIPROCAL.match(one.opcode))
@@ -222,24 +224,25 @@ def mark_sass(
         for name in one.defines:
             products.pop(name, None)
         if one.unit in (Unit.MULTIPLY, Unit.SCALAR) and "MAD" in one.opcode and one.defines:
-            products |= {one.defines[0]: (len(made), number) for number in _numbers(one, known)}
+            products |= dict.fromkeys(one.defines[:1], (len(made), tuple(_numbers(one, known))))
         made.append(replace(one, divides=divides))
     return made
 
 
-def _numbers(one: Instruction, known: Mapping[str, int]) -> list[int]:
+def _numbers(one: MachineInstruction, known: Mapping[str, int]) -> list[int]:
     parts = (part.strip() for part in one.text.partition(one.opcode)[2].split(","))
     found = [int(part, 16) for part in parts if _NUMBER.match(part)]
     return found + [known[name] for name in one.uses if name in known]
 
 
 def _shifted(
-    one: Instruction, products: Mapping[str, tuple[int, int]], known: Mapping[str, int]
+    one: MachineInstruction, products: Mapping[str, tuple[int, tuple[int, ...]]], known: Mapping[str, int]
 ) -> int | None:
     """The number of the multiplication whose product is shifted so that it is a quotient."""
     for name in one.uses:
-        if name in products and any(is_magic(products[name][1], bits) for bits in _numbers(one, known)):
-            return products[name][0]
+        place, factors = products.get(name, (0, ()))
+        if any(is_magic(factor, bits) for factor in factors for bits in _numbers(one, known)):
+            return place
     return None
 
 

@@ -1,7 +1,7 @@
 """What NVIDIA's instructions for integers do to the values of lanes (`lanes.py`).
 
-NVIDIA documents their names alone (CUDA Binary Utilities); their meaning is what the tests compile and compare.
-An instruction that is not here makes its results unknown.
+NVIDIA documents their names alone (CUDA Binary Utilities); tests compile C and compare what comes of it. An
+instruction that is not here makes its results unknown.
 """
 
 from __future__ import annotations
@@ -10,8 +10,20 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-from compiler.targets.lanes import MASK, Get, Step, Value, Values, every, first, guarded, lift, signed, some
-from compiler.targets.machine_code import Instruction
+from compiler.targets.lanes import (
+    MASK,
+    Get,
+    Step,
+    Value,
+    Values,
+    all_lanes,
+    any_lane,
+    first,
+    guarded,
+    lift,
+    signed,
+)
+from compiler.targets.machine_code import MachineInstruction
 
 _LINE = re.compile(r"^(?:@(?P<guard>!?U?P[T\d]+)\s+)?(?P<opcode>\S+)\s*(?P<operands>.*)$")
 _NAME = re.compile(r"^(?P<sign>[-~!]?)(?P<name>U?[RP]\d+)(?:\.reuse)?$")
@@ -19,10 +31,10 @@ _ZERO = re.compile(r"^[-~!]?(?P<kind>U?RZ|SRZ|U?PT)(?:\.reuse)?$")
 _NUMBER = re.compile(r"^-?(0x[0-9a-f]+|\d+)$")
 _ADDRESS = re.compile(r"^\[(?P<parts>[^\]]*)\]$")
 
-_Meaning = Callable[[Instruction, Sequence[str], Sequence[Get]], "Step | None"]
+_Meaning = Callable[[MachineInstruction, Sequence[str], Sequence[Get]], "Step | None"]
 
 
-def sass_step(one: Instruction) -> Step:
+def sass_step(one: MachineInstruction) -> Step:
     """What an instruction does to the values of registers."""
     found = _LINE.match(one.text)
     guard, operands = (found["guard"], found["operands"]) if found else (None, "")
@@ -34,14 +46,14 @@ def sass_step(one: Instruction) -> Step:
     return guarded(step, _operand(guard) if guard else None, one)
 
 
-def sass_predicate(one: Instruction) -> Get:
+def sass_predicate(one: MachineInstruction) -> Get:
     """Whether lanes take a branch, or leave."""
     found = _LINE.match(one.text)
     guard = found["guard"] if found else None
     return _operand(guard) if guard else _constant(1)
 
 
-def sass_address(one: Instruction) -> Get:
+def sass_address(one: MachineInstruction) -> Get:
     """The place in memory that each lane reads or writes: a register and a number."""
     inside = re.search(r"\[([^\]]*)\](?!.*\[)", one.text)
     parts = [part for part in inside[1].split("+") if part] if inside else []
@@ -88,12 +100,10 @@ def _sets(target: str, function: Callable[..., int], getters: Sequence[Get]) -> 
     return lambda values: {target: lift(function, *(get(values) for get in getters))}
 
 
-def _of(
-    function: Callable[..., int], *places: int, target: int = 0
-) -> _Meaning:
+def _of(function: Callable[..., int], *places: int, target: int = 0) -> _Meaning:
     """An instruction whose result is a function of some operands."""
 
-    def meaning(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    def meaning(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
         if max(places) >= len(parts) or parts[target] not in one.defines:
             return None
         return _sets(parts[target], function, [get[place] for place in places])
@@ -104,7 +114,7 @@ def _of(
 # ---------------------------------------------------------------- meanings
 
 
-def _imad(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _imad(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     if not one.defines or len(parts) < 4:
         return None
     target = parts[0]
@@ -115,7 +125,7 @@ def _imad(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | 
     return _sets(target, lambda a, b, c: (a * b + c) & MASK, get[1:4])
 
 
-def _imad_wide(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _imad_wide(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     if ".X" in one.opcode:
         return None
     high = _operand(_next(parts[3]))
@@ -129,7 +139,11 @@ def _imad_wide(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> St
     def step(values: Values) -> Values:
         whole = lift(product, get[1](values), get[2](values), get[3](values), high(values))
         top = lift(lambda value: value >> 32, whole)
-        return {parts[0]: lift(lambda value: value & MASK, whole), _next(parts[0]): top} if wide else {parts[0]: top}
+        return (
+            {parts[0]: lift(lambda value: value & MASK, whole), _next(parts[0]): top}
+            if wide
+            else {parts[0]: top}
+        )
 
     return step
 
@@ -140,14 +154,14 @@ def _next(register: str) -> str:
     return f"{found[1]}{int(found[2]) + 1}" if found else register
 
 
-def _iadd3(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _iadd3(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     if ".X" in one.opcode or len(parts) < 4:
         return None
     places = [place for place in range(1, len(parts)) if not re.match(r"^!?U?P", parts[place])]
     return _sets(parts[0], lambda *numbers: sum(numbers) & MASK, [get[place] for place in places])
 
 
-def _lea(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _lea(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     places = [place for place in range(1, len(parts)) if not re.match(r"^!?U?P", parts[place])]
     if ".X" in one.opcode or parts[0] not in one.defines:
         return None
@@ -159,7 +173,7 @@ def _lea(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | N
     return _sets(parts[0], lambda a, b, bits: b + (a << bits) & MASK, found[:3])
 
 
-def _shf(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _shf(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     if len(parts) < 4 or not one.defines:
         return None
     opcode = one.opcode.removeprefix("U")
@@ -171,7 +185,7 @@ def _shf(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | N
     return None
 
 
-def _lop3(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _lop3(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     predicates = len(parts) == 7
     start = 2 if predicates else 1
     table = int(parts[start + 3], 0)
@@ -196,11 +210,12 @@ _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "GT": lambda a, b: a > b, "GE": lambda a, b: a >= b,
 }  # fmt: skip
 _JOIN: Mapping[str, Callable[[int, int], int]] = {
-    "AND": lambda a, b: int(bool(a and b)), "OR": lambda a, b: int(bool(a or b)), "XOR": lambda a, b: int(bool(a) != bool(b)),
+    "AND": lambda a, b: int(bool(a and b)), "OR": lambda a, b: int(bool(a or b)),
+    "XOR": lambda a, b: int(bool(a) != bool(b)),
 }  # fmt: skip
 
 
-def _isetp(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _isetp(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     words = one.opcode.split(".")
     if "EX" in words or len(parts) < 5 or words[1] not in _COMPARE:
         return None
@@ -219,12 +234,12 @@ def _isetp(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step |
 def _joined(made: Value, other: Value, word: str, join: Callable[[int, int], int]) -> Value:
     """Of two predicates, one of which may decide where the other one is not known."""
     for value in (made, other):
-        if (word == "AND" and some(value) is False) or (word == "OR" and every(value)):
+        if (word == "AND" and any_lane(value) is False) or (word == "OR" and all_lanes(value)):
             return first(value)
     return lift(join, made, other)
 
 
-def _plop3(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _plop3(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     if len(parts) < 6:
         return None
     table = int(parts[5], 0)
@@ -243,7 +258,7 @@ def _prmt(a: int, selector: int, b: int) -> int:
     return made
 
 
-def _halves(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
+def _halves(_one: MachineInstruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
     """A constant as two halves: how a number gets into a register through the port for floating point."""
     if len(parts) != 5 or not all(part.strip("-") == "RZ" for part in parts[1:3]):
         return None
@@ -254,26 +269,26 @@ def _halves(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step
     return _sets(parts[0], lambda: top << 16 | low, [])
 
 
-def _minimum(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _minimum(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     convert = int if ".U32" in one.opcode else signed
     function = lambda a, b, least: (min if least else max)(a, b, key=convert)  # noqa: E731
     return _sets(parts[0], function, get[1:4]) if len(parts) >= 4 else None
 
 
-def _special(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
+def _special(one: MachineInstruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
     name = parts[1] if len(parts) > 1 else ""
     return _sets(parts[0], int, [lambda values: values.get(name)]) if one.defines else None
 
 
-def _zero(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
+def _zero(one: MachineInstruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
     if parts[1:] != ["SRZ"]:
         return None
 
     return lambda _values: dict.fromkeys(one.defines, 0)
 
 
-def _vote(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
-    decide = every if ".ALL" in one.opcode else some
+def _vote(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+    decide = all_lanes if ".ALL" in one.opcode else any_lane
 
     def step(values: Values) -> Values:
         found = decide(get[1](values))
@@ -282,14 +297,14 @@ def _vote(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | 
     return step if len(parts) > 1 and parts[0] in one.defines else None
 
 
-def _uniform(one: Instruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
+def _uniform(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     def step(values: Values) -> Values:
         return {parts[0]: first(get[1](values))}
 
     return step if one.defines and parts[0] in one.defines else None
 
 
-def _spilled(one: Instruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
+def _spilled(one: MachineInstruction, parts: Sequence[str], _get: Sequence[Get]) -> Step | None:
     """To or from a thread's own memory, word by word."""
     if parts[-1] == "RZ":
         return lambda _values: dict.fromkeys(one.defines, 0)

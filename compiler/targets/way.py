@@ -2,8 +2,8 @@
 
 Loops and conditions of our kernels depend on constants and on a thread's position alone, so they can be
 followed without any data: of the instructions those are carried out that a branch depends on. Where lanes
-disagree, what comes next in the text is executed; a branch back whose condition is not known is not taken, and the
-way is no longer certain.
+disagree, what comes next in the text is executed; a branch back whose condition is not known is not taken,
+and the way is no longer certain.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from compiler.targets.lanes import Get, Step, Value, Values, every, some, wavefronts
-from compiler.targets.machine_code import Flow, Instruction, MachineFunction, Unit
+from compiler.targets.lanes import Get, Step, Value, Values, all_lanes, any_lane, wavefronts
+from compiler.targets.machine_code import Flow, MachineFunction, MachineInstruction, Unit
 
 _MOST_BLOCKS = 100_000
 _WHOLE_VISITS = 2
@@ -29,9 +29,9 @@ class Meaning:
     in `wavefronts`.
     """
 
-    step: Callable[[Instruction], Step]
-    taken: Callable[[Instruction], Get]
-    address: Callable[[Instruction], Get]
+    step: Callable[[MachineInstruction], Step]
+    taken: Callable[[MachineInstruction], Get]
+    address: Callable[[MachineInstruction], Get]
     merges: bool
 
 
@@ -51,10 +51,10 @@ class Way:
 class _Plan:
     """A block: what it does as a whole, what of it branches depend on, what is unknown afterwards."""
 
-    whole: tuple[tuple[Instruction, Step], ...]
+    whole: tuple[tuple[MachineInstruction, Step], ...]
     needed: tuple[Step, ...]
     lost: tuple[str, ...]
-    last: Instruction
+    last: MachineInstruction
     taken: Get
 
 
@@ -90,10 +90,10 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
         if after is None:
             return Way(dict(counts), certain, passes)
         number = after
-    return Way(dict(counts), False, passes)
+    return Way(dict(counts), certain=False, passes=passes)
 
 
-def _passes(one: Instruction, addresses: Value, meaning: Meaning) -> int | None:
+def _passes(one: MachineInstruction, addresses: Value, meaning: Meaning) -> int | None:
     found = wavefronts(addresses, one.lane_bytes // one.places, merges=meaning.merges)
     return None if found is None else found * one.places
 
@@ -109,13 +109,13 @@ def _after(
         return goals[0], True
     taken = plan.taken(values)
     if not plan.last.goal:  # lanes leave
-        return (None, True) if every(taken) else (goals[0], taken is not None)
+        return (None, True) if all_lanes(taken) else (goals[0], taken is not None)
     if len(goals) < 2:
         return goals[0], True
     again = (number, goals[1]) in back
     if taken is None:
         return goals[0], not again
-    return goals[1] if (some(taken) if again else every(taken)) else goals[0], True
+    return goals[1] if (any_lane(taken) if again else all_lanes(taken)) else goals[0], True
 
 
 def _plans(function: MachineFunction, meaning: Meaning) -> list[_Plan]:

@@ -35,7 +35,8 @@ LAYERS["pipeline"] = {*LAYERS}
 LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
 LAYERS["replay"] = {*LAYERS}
-LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay"}
+LAYERS["device_inspection"] = {"core", "runtime", "reports", "targets"}
+LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay", "device_inspection"}
 LAYERS["view"] = {*LAYERS}
 DOORS = {"compiler/__init__.py", "compiler/schedule/__init__.py"}
 """What they offer is imported when it is asked for, from wherever it is."""

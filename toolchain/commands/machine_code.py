@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import compiler
 from toolchain import console
 
-if TYPE_CHECKING:
-    from compiler.targets.machine_model import LoopCode, MachineCode
-
 _HEADER = (
-    "function", "registers", "occupancy", "spills", "divisions", "rounds", "fma", "matrix", "int", "shared",
+    "function", "registers", "occupancy", "spills", "divisions", "inner div", "rounds", "fma", "matrix", "int", "shared",
     "global", "other", "cycles", "loop limit", "predicted us", "least us", "limited by",
 )  # fmt: skip
 _COLUMNS = (("fma",), ("matrix",), ("imul", "alu", "scalar"), ("shared",), ("global",))
@@ -54,14 +50,15 @@ def _row(launch: compiler.LaunchInfo, resource: compiler.ResourceInfo) -> tuple[
         f"{room.share:.0%}, {room.limited_by}" if room else None,
         code.spills,
         code.divisions,
+        code.inner_divisions,
         *_loop(code.innermost),
-        None if code.microseconds is None else round(code.microseconds, 1),
-        None if resource.least_microseconds is None else round(resource.least_microseconds, 1),
+        None if code.microseconds is None else round(code.microseconds, 2),
+        None if resource.least_microseconds is None else round(resource.least_microseconds, 2),
         _limit(code),
     )
 
 
-def _loop(loop: LoopCode | None) -> Sequence[object]:
+def _loop(loop: compiler.LoopCode | None) -> Sequence[object]:
     """Rounds, instructions by unit, cycles and what limits them."""
     if loop is None:
         return (None,) * 9
@@ -70,7 +67,7 @@ def _loop(loop: LoopCode | None) -> Sequence[object]:
     return (loop.rounds, *counts, loop.instructions - sum(counts), cycles, loop.limited_by)
 
 
-def _limit(code: MachineCode) -> str:
+def _limit(code: compiler.MachineCode) -> str:
     idle = f", {code.units_used:.0%} of units" if code.units_used < 1 else ""
     return f"{code.limited_by}{idle}{'' if code.certain else ', way not certain'}"
 

@@ -7,7 +7,7 @@ import pytest
 from compiler.targets.device_assembly import cubin_functions, cubin_kernels
 from compiler.targets.gcn import mark_gcn, read_gcn
 from compiler.targets.lanes import wavefronts
-from compiler.targets.machine_code import Flow, MachineFunction, Unit, machine_function, units
+from compiler.targets.machine_code import Flow, MachineFunction, Unit, machine_function, unit_counts
 from compiler.targets.sass import is_magic, mark_sass, read_sass
 
 NVDISASM = """\
@@ -73,8 +73,10 @@ def test_loops_nest_and_code_out_of_line_is_none() -> None:
     function = sass(NESTED)
     outer, inner = function.loops
     assert (outer.depth, inner.depth, outer.innermost, inner.innermost) == (1, 2, False, True)
-    assert units(function.instructions(inner.own)) == {Unit.FMA: 1, Unit.SHARED: 1, Unit.BRANCH: 1}
-    assert units(function.instructions(outer.own))[Unit.SPECIAL] == 1, "what lies behind the end belongs to it"
+    assert unit_counts(function.instructions(inner.own)) == {Unit.FMA: 1, Unit.SHARED: 1, Unit.BRANCH: 1}
+    assert unit_counts(function.instructions(outer.own))[Unit.SPECIAL] == 1, (
+        "what lies behind the end belongs to it"
+    )
     assert all(".L_trap" not in one.text for block in function.blocks for one in block.instructions)
 
 

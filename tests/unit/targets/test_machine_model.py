@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import pytest
 
+from compiler.core.device_code import MachineCode
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import load_settings
 from compiler.targets import cuda, hip
@@ -17,7 +18,7 @@ from compiler.targets.cuda_tools import CUBIN, cuda_tools
 from compiler.targets.device import Resource
 from compiler.targets.device_assembly import function_texts
 from compiler.targets.hip_tools import HSACO, find_hipcc
-from compiler.targets.machine_model import LaunchShape, MachineCode, machine_code
+from compiler.targets.machine_model import LaunchShape, machine_code
 
 ARCHS = ("sm_80", "sm_90", "gfx90a")
 CARDS = {**cuda.ARCHS, **hip.ARCHS}
@@ -83,7 +84,8 @@ extern "C" __global__ void tk_k5_0(float* out, const unsigned* in) {
   unsigned a[4] = {in[0], in[1], in[2], in[3]}, b[2] = {in[4], in[5]};
 #pragma unroll 1
   for (int i = 0; i < 100; ++i)
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, "
+        "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
@@ -202,11 +204,11 @@ def test_matrix_units(arch: str, operation: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("number", range(len(COUNTS)))
 def test_rounds_are_those_of_the_source(arch: str, number: int) -> None:
-    """Of the middle sub-group of the middle block; the meaning of every integer instruction on the way counts."""
+    """Of the middle sub-group of the middle block: each integer instruction on the way counts."""
     lanes = CARDS[arch].lanes
     first = BLOCK[0] * BLOCK[1] // lanes // 2 * lanes
     place = {"b": GRID[0] // 2, "c": GRID[1] // 2, "x": first % BLOCK[0], "y": first // BLOCK[0]}
-    rounds = eval(COUNTS[number].replace("/", "//"), {"__builtins__": {}}, place)  # noqa: S307 - of this file
+    rounds = eval(COUNTS[number].replace("/", "//"), {"__builtins__": {}}, place)
     assert rounds > 3
     found = model(arch, 10 + number)
     assert found.certain
@@ -236,5 +238,3 @@ def test_a_time_grows_with_the_grid_and_falls_never_below_a_bound(arch: str) -> 
     assert large.microseconds >= 1e6 * UNROLLED * 256 * units * 64 / peak
     assert small.units_used == 1.0
     assert model(arch, 0, grid=(1, 1, 1)).units_used == 1 / units
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler.targets import cuda, hip
-from compiler.targets.occupancy import RULES, occupancy
+from compiler.targets.occupancy import RULES, resident
 
 ARCHS = {**cuda.ARCHS, **hip.ARCHS}
 
@@ -48,7 +48,7 @@ CASES = [
 def test_blocks_of_a_unit(
     arch: str, threads: int, registers: int, shared: int, blocks: int, subgroups: int, by: str
 ) -> None:
-    found = occupancy(ARCHS[arch], threads, registers, shared)
+    found = resident(ARCHS[arch], threads, registers, shared)
     assert found is not None
     assert (found.blocks, found.subgroups, found.limited_by) == (blocks, subgroups, by)
     card = ARCHS[arch]
@@ -56,11 +56,11 @@ def test_blocks_of_a_unit(
 
 
 def test_what_does_not_fit_at_all_has_no_block() -> None:
-    found = occupancy(ARCHS["sm_80"], 1024, 128, 0)
+    found = resident(ARCHS["sm_80"], 1024, 128, 0)
     assert found is not None
     assert found.blocks == 0
 
 
 def test_unknown_rules_are_told() -> None:
-    assert occupancy(ARCHS["gfx1030"], 256, 32, 0) is None
+    assert resident(ARCHS["gfx1030"], 256, 32, 0) is None
     assert RULES.keys() <= ARCHS.keys()

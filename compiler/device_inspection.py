@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from compiler.core.device_code import MachineCode
 from compiler.core.diagnostics import TkError, UsageError
 from compiler.core.settings import Settings, load_settings
 from compiler.reports import KernelInfo, LaunchInfo, ResourceInfo
 from compiler.runtime.elf import read_images
 from compiler.targets.device_assembly import function_texts
-from compiler.targets.machine_model import KINDS, LaunchShape, MachineCode, least_microseconds, machine_code
+from compiler.targets.machine_model import KINDS, LaunchShape, least_microseconds, machine_code
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What is known of device functions, by name and architecture, and why there is nothing of some images."""
+    """What is known of device functions, by name and architecture, and why some images tell nothing."""
 
     functions: Mapping[tuple[str, str], MachineCode]
     unread: tuple[str, ...] = ()
