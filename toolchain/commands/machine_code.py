@@ -8,8 +8,8 @@ import compiler
 from toolchain import console
 
 _HEADER = (
-    "function", "registers", "occupancy", "spills", "divisions", "inner div", "rounds", "fma", "matrix", "int", "shared",
-    "global", "other", "cycles", "loop limit", "predicted us", "least us", "limited by",
+    "function", "registers", "occupancy", "spills", "divisions", "inner div", "rounds", "fma", "matrix",
+    "int", "shared", "global", "other", "cycles", "loop limit", "predicted us", "least us", "limited by",
 )  # fmt: skip
 _COLUMNS = (("fma",), ("matrix",), ("imul", "alu", "scalar"), ("shared",), ("global",))
 _NOTE = "a model's prediction, from published numbers: nothing was measured on a GPU"

@@ -89,7 +89,11 @@ def test_spirv_has_the_functions_of_each_kernel(text: str, calls: str) -> None:
 
 @pytest.mark.parametrize(
     ("image", "tool"),
-    [(("hsaco", "gfx906", b"\x7fELF"), "llvm-objdump"), (("spirv", "amd", b"\x03\x02\x23\x07"), "spirv-dis")],
+    [
+        (("hsaco", "gfx906", b"\x7fELF"), "llvm-objdump"),
+        (("spirv", "amd", b"\x03\x02\x23\x07"), "spirv-dis"),
+        (("cubin", "sm_80", b"\x7fELF"), "pip install nvidia-cuda-nvdisasm"),
+    ],
 )
 def test_a_missing_tool_is_named(
     monkeypatch: pytest.MonkeyPatch, image: tuple[str, str, bytes], tool: str
