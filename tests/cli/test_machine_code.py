@@ -14,7 +14,7 @@ from tests.support import command
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model and libraries of it: for two architectures of CUDA that nvdisasm knows and one that it may not."""
+    """A model and libraries of it: for architectures of CUDA that nvdisasm knows, and one perhaps not."""
     if find_nvdisasm(load_settings()) is None:
         pytest.skip("nvdisasm is not here")
     made = tmp_path_factory.mktemp("machine-code")
