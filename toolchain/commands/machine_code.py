@@ -9,7 +9,8 @@ from toolchain import console
 
 _HEADER = (
     "function", "registers", "occupancy", "spills", "divisions", "inner div", "rounds", "fma", "matrix",
-    "int", "shared", "global", "other", "cycles", "loop limit", "predicted us", "least us", "limited by",
+    "int", "shared", "global", "other", "cycles", "loop limit", "predicted us", "L2 us", "memory us", "least us",
+    "limited by",
 )  # fmt: skip
 _COLUMNS = (("fma",), ("matrix",), ("imul", "alu", "scalar"), ("shared",), ("global",))
 _NOTE = "a model's prediction, from published numbers: nothing was measured on a GPU"
@@ -52,10 +53,14 @@ def _row(launch: compiler.LaunchInfo, resource: compiler.ResourceInfo) -> tuple[
         code.divisions,
         code.inner_divisions,
         *_loop(code.innermost),
-        None if code.microseconds is None else round(code.microseconds, 2),
-        None if resource.least_microseconds is None else round(resource.least_microseconds, 2),
+        *map(_rounded, (code.microseconds, code.l2_microseconds, code.memory_microseconds)),
+        _rounded(resource.least_microseconds),
         _limit(code),
     )
+
+
+def _rounded(microseconds: float | None) -> float | None:
+    return None if microseconds is None else round(microseconds, 2)
 
 
 def _loop(loop: compiler.LoopCode | None) -> Sequence[object]:
