@@ -9,8 +9,8 @@ from toolchain import console
 
 _HEADER = (
     "function", "registers", "occupancy", "spills", "divisions", "inner div", "rounds", "fma", "matrix",
-    "int", "shared", "global", "other", "cycles", "loop limit", "predicted us", "L2 us", "memory us", "least us",
-    "limited by",
+    "int", "shared", "global", "other", "cycles", "loop limit", "predicted us", "L2 us", "memory us",
+    "least us", "limited by",
 )  # fmt: skip
 _COLUMNS = (("fma",), ("matrix",), ("imul", "alu", "scalar"), ("shared",), ("global",))
 _NOTE = "a model's prediction, from published numbers: nothing was measured on a GPU"
