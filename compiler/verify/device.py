@@ -6,8 +6,9 @@ For verification those of other processors, too, each run of which is a program 
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.settings import Settings, load_settings
@@ -15,6 +16,7 @@ from compiler.runtime.elf import machine_of, read_images
 from compiler.runtime.loader import Model, manifest_of
 
 if TYPE_CHECKING:
+    from compiler.targets.target import Target
     from compiler.verify.foreign import ForeignModel
 
 EMULATOR = "emulator"
@@ -49,11 +51,17 @@ def _selector_of(library: Path, device: str | None, settings: Settings) -> str |
     """What the runtime is told for a device that a user names: for the emulator, where its library is."""
     if (device or settings.device) != EMULATOR or (device is None and not read_images(library)):
         return device  # what TK_DEVICE says is no concern of kernels that are the host's code
-    from compiler.targets import get_target  # a compiler's business, needed for this alone
-    from compiler.verify.emulate import emulation_of
+    from compiler.verify.emulate import emulation_of  # a compiler's business, needed for this alone
 
-    manifest = manifest_of(library)
-    target = get_target(manifest.get("target"), manifest.get("arch"))
+    target = emulated_target(library, manifest_of(library))
+    return f"{EMULATOR}:{emulation_of(library, settings, target.facts.subgroup_sizes[0])}"
+
+
+def emulated_target(library: Path, manifest: Mapping[str, Any]) -> Target:
+    """The target of a library; raises BadInputError when the emulator cannot run its kernels."""
+    from compiler.targets import get_target
+
+    target = get_target(manifest.get("target", ""), manifest.get("arch"))
     if target.device is None or EMULATOR not in target.device.runtime:
         raise BadInputError(
             "this library has nothing for the emulator",
@@ -61,5 +69,4 @@ def _selector_of(library: Path, device: str | None, settings: Settings) -> str |
             why=f"it is for {manifest.get('target')}; the emulator runs kernels in CUDA and HIP",
             hint="compile the model for a GPU in CUDA or HIP",
         )
-
-    return f"{EMULATOR}:{emulation_of(library, settings, target.facts.subgroup_sizes[0])}"
+    return target

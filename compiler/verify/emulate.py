@@ -127,26 +127,35 @@ def split_module(text: str, subgroup: int | None = None) -> EmulatedModule:
 
 
 def build_emulation(
-    text: str, settings: Settings, *, subgroup: int | None = None, checks: bool = True, cxx: Cxx | None = None
+    text: str,
+    settings: Settings,
+    *,
+    subgroup: int | None = None,
+    checks: bool = True,
+    access: bool = False,
+    cxx: Cxx | None = None,
 ) -> Path:
     """The library that runs the kernels of a module's text on the host, from the cache if it was made before.
 
     subgroup: lanes of a sub-group, by default 32 for CUDA and 64 for HIP. checks: look after every access.
+    access: count what accesses cost, too (`verify/access.py`).
     Raises BadInputError for a text that is no module, BuildError when the compiler refuses it.
     """
     compiler = find_cxx(settings) if cxx is None else cxx
     module = split_module(text, subgroup)
     how = (*_CHECKED, *_volatile_flags(compiler)) if checks else _UNCHECKED
+    how += _step_flags(compiler) if access else ()
     flags = (*_FLAGS, *how, f"-DTK_SUBGROUP={module.subgroup}", f"-DTK_EMU_CHECKED={int(checks)}")
+    runtime_flags = (*_RUNTIME_FLAGS, f"-DTK_EMU_ACCESS={int(access)}")
     cache = ContentCache(settings.cache_dir / "emulated")
     headers = _headers_digest()
-    key = content_key("emulation", text, headers, compiler.identity, *flags, *_LINK_FLAGS)
+    key = content_key("emulation", text, headers, compiler.identity, *flags, *runtime_flags, *_LINK_FLAGS)
     if found := cache.get(key, ".so"):
         return found
     units = [(_UNIT, unit, flags) for unit in _units(module)]
     # One unit: more than half of the time for each file alone would be that of reading standard headers.
     runtime = "".join(f'#include "{path.name}"\n' for path in sorted(EMULATOR.glob("*.cpp")))
-    units.append(("emulator.cpp", runtime, _RUNTIME_FLAGS))
+    units.append(("emulator.cpp", runtime, runtime_flags))
     compile_one = partial(_object, cxx=compiler, cache=cache, headers=headers)
     with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
         objects = list(pool.map(lambda unit: compile_one(*unit), units))
@@ -160,11 +169,25 @@ def _volatile_flags(cxx: Cxx) -> tuple[str, ...]:
     return ("--param", "tsan-distinguish-volatile=1") if cxx.version >= (11,) else ()
 
 
+def _step_flags(cxx: Cxx) -> tuple[str, ...]:
+    """Each basic block calls back, and stands in the code before those that it leads on to."""
+    blocks = "bb,no-prune,trace-pc" if cxx.family == "clang" else "trace-pc"
+    order = () if cxx.family == "clang" else ("-fno-reorder-blocks",)
+    return (f"-fsanitize-coverage={blocks}", *order)
+
+
 def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:
     """The library that runs the kernels of a model library in the emulator, with sub-groups of so many lanes.
 
-    Raises BadInputError when that library carries no text of kernels in CUDA or HIP, and what
-    `build_emulation` raises.
+    Raises what `module_text` and `build_emulation` raise.
+    """
+    return build_emulation(module_text(library), settings, subgroup=subgroup)
+
+
+def module_text(library: Path) -> str:
+    """The kernels that a model library carries as text.
+
+    Raises BadInputError when it carries none in CUDA or HIP.
     """
     texts = [data for kind, _, data in read_images(library) if kind == SOURCE]
     if not texts:
@@ -174,7 +197,7 @@ def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:
             why="it carries no source of kernels for a GPU",
             hint="the emulator runs what was compiled for the targets of CUDA and HIP",
         )
-    return build_emulation(texts[0].decode(), settings, subgroup=subgroup)
+    return texts[0].decode()
 
 
 def _units(module: EmulatedModule) -> list[str]:

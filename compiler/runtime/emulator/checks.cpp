@@ -279,8 +279,12 @@ void mark_flight(uintptr_t address, size_t bytes, bool in_flight) {
 
 // ---------------------------------------------------------------- what the instrumentation calls
 
-using tk::emu::check;
 using tk::emu::Use;
+
+static void used(uintptr_t address, size_t bytes, Use use, const void *place) {
+  tk::emu::check(address, bytes, use, place);
+  tk::emu::note(address, bytes, use, place);
+}
 
 extern "C" {
 
@@ -289,9 +293,12 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
+#if TK_EMU_ACCESS
+void __sanitizer_cov_trace_pc() { tk::emu::note_step(TK_PLACE); }  // -fsanitize-coverage: a basic block begins
+#endif
 
 #define TK_USE(name, bytes, use) \
-  void name(void *at) { check(reinterpret_cast<uintptr_t>(at), bytes, use, TK_PLACE); }
+  void name(void *at) { used(reinterpret_cast<uintptr_t>(at), bytes, use, TK_PLACE); }
 #define TK_USES(bytes)                                               \
   TK_USE(__tsan_read##bytes, bytes, Use::kRead)                      \
   TK_USE(__tsan_write##bytes, bytes, Use::kWrite)                    \
@@ -316,8 +323,8 @@ TK_COMPOUND(4)
 TK_COMPOUND(8)
 TK_COMPOUND(16)
 
-void __tsan_read_range(void *at, size_t bytes) { check(reinterpret_cast<uintptr_t>(at), bytes, Use::kRead, TK_PLACE); }
-void __tsan_write_range(void *at, size_t bytes) { check(reinterpret_cast<uintptr_t>(at), bytes, Use::kWrite, TK_PLACE); }
+void __tsan_read_range(void *at, size_t bytes) { used(reinterpret_cast<uintptr_t>(at), bytes, Use::kRead, TK_PLACE); }
+void __tsan_write_range(void *at, size_t bytes) { used(reinterpret_cast<uintptr_t>(at), bytes, Use::kWrite, TK_PLACE); }
 
 // Copies of structures: the link sends these calls of the whole library here (--wrap).
 void *__real_memcpy(void *to, const void *from, size_t bytes);
@@ -325,17 +332,17 @@ void *__real_memmove(void *to, const void *from, size_t bytes);
 void *__real_memset(void *to, int value, size_t bytes);
 
 void *__wrap_memcpy(void *to, const void *from, size_t bytes) {
-  check(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
-  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  used(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
+  used(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
   return __real_memcpy(to, from, bytes);
 }
 void *__wrap_memmove(void *to, const void *from, size_t bytes) {
-  check(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
-  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  used(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
+  used(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
   return __real_memmove(to, from, bytes);
 }
 void *__wrap_memset(void *to, int value, size_t bytes) {
-  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  used(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
   return __real_memset(to, value, bytes);
 }
 void *__tsan_memcpy(void *to, const void *from, size_t bytes) { return __wrap_memcpy(to, from, bytes); }
@@ -355,6 +362,7 @@ void __ubsan_handle_type_mismatch_v1(tk_emu_mismatch *data, uintptr_t pointer) {
 void tk_emu_aligned(const void *at, int bytes) {
   const uintptr_t pointer = reinterpret_cast<uintptr_t>(at);
   if (pointer % static_cast<uintptr_t>(bytes) != 0) tk::emu::misaligned(pointer, bytes, TK_PLACE);
+  tk::emu::note_wide(pointer, bytes);
 }
 
 void __ubsan_handle_out_of_bounds(tk_emu_bounds *data, uintptr_t index) {

@@ -132,6 +132,9 @@ struct Launch {
   std::string report;
 };
 
+// What runs a kernel's grid; the memory of its arguments is 0. Returns what is wrong with it, or nothing.
+std::string prepare(Launch &launch, const EmulatedLaunch &wanted);
+
 enum class State : uint8_t { kReady, kBarrier, kSubgroup, kDone };
 enum class Together : uint8_t { kBarrier, kShuffle, kBallot, kPerform };  // what a sub-group does
 
@@ -210,6 +213,32 @@ class Busy {
  private:
   Worker &from_;
 };
+
+// ---------------------------------------------------------------- what accesses cost (access.cpp)
+
+// Compiled in for `tk inspect --access` alone (verify/access.py): other runs of kernels pay nothing for it.
+#ifndef TK_EMU_ACCESS
+#define TK_EMU_ACCESS 0
+#endif
+
+#if TK_EMU_ACCESS
+void note(uintptr_t address, size_t bytes, Use use, const void *place);
+void note_wide(uintptr_t address, int bytes);  // what follows there is one access of so many bytes
+void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place);
+void note_wait(int pending, const void *place);
+void note_product();
+void note_step(const void *place);  // of the kernel's flow of control
+void note_barrier(const Worker &from, int line);
+void fold(const Worker &from, const Thread &last);  // every lane up to `last`, of its sub-group, has gone as far as it can
+#else
+inline void note(uintptr_t, size_t, Use, const void *) {}
+inline void note_wide(uintptr_t, int) {}
+inline void note_copy(uintptr_t, uintptr_t, int, const void *) {}
+inline void note_wait(int, const void *) {}
+inline void note_product() {}
+inline void note_barrier(const Worker &, int) {}
+inline void fold(const Worker &, const Thread &) {}
+#endif
 
 // ---------------------------------------------------------------- checks (checks.cpp), reports (report.cpp)
 

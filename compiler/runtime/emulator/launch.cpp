@@ -67,7 +67,7 @@ std::vector<Region> read_regions(const tk_emu_kernel &kernel, void *const *args)
   return merged;
 }
 
-// Copies every region to a place of its own.
+// Gives every region a place of its own; its bytes are 0.
 void place_regions(Launch &launch) {
   uintptr_t bytes = kGap, records = 0;
   for (const Region &region : launch.regions) {
@@ -84,7 +84,6 @@ void place_regions(Launch &launch) {
     // As aligned as the original, so that what is misaligned there is so here.
     at = rounded(at, kAlignment) + reinterpret_cast<uintptr_t>(region.original) % kAlignment;
     region.memory = launch.memory.data() + at;
-    std::memcpy(region.memory, region.original, static_cast<size_t>(region.bytes));
     at += static_cast<uintptr_t>(region.bytes) + kGap;
     if (region.constant) continue;
     const int64_t elements = region.bytes / region.element_bytes + 1;
@@ -125,6 +124,31 @@ std::string problem_of(const EmulatedLaunch &wanted, const tk_emu_kernel *kernel
   return "";
 }
 
+}  // namespace
+
+std::string prepare(Launch &launch, const EmulatedLaunch &wanted) {
+  const tk_emu_kernel *kernel = find_kernel(wanted.function);
+  const std::string problem = problem_of(wanted, kernel);
+  if (!problem.empty()) return problem;
+  launch.kernel = kernel;
+  launch.grid = {wanted.grid[0], wanted.grid[1], wanted.grid[2]};
+  launch.block = {wanted.block[0], wanted.block[1], wanted.block[2]};
+  launch.threads = wanted.block[0] * wanted.block[1] * wanted.block[2];
+  launch.blocks = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2];
+  try {
+    for (const SharedArray &array : image().arrays)
+      if (array.kernel == kernel->name) launch.arrays.push_back(&array);
+    launch.regions = read_regions(*kernel, wanted.args);
+    place_regions(launch);
+  } catch (const std::bad_alloc &) {
+    return "the emulator is out of memory";
+  }
+  for (int32_t i = 0; i < wanted.n_args; ++i) launch.args.push_back(moved(launch, wanted.args[i]));
+  return "";
+}
+
+namespace {
+
 void run_grid(Launch &launch) {
   const uint64_t processors = std::max(1u, std::thread::hardware_concurrency());
   const uint64_t count = std::min(processors, launch.blocks);
@@ -143,29 +167,14 @@ void run_grid(Launch &launch) {
 }
 
 bool launch_emulated(const EmulatedLaunch &wanted, char *message, int64_t size) {
-  const tk_emu_kernel *kernel = find_kernel(wanted.function);
-  std::string report = problem_of(wanted, kernel);
+  Launch launch;
+  std::string report = prepare(launch, wanted);
   if (report.empty()) {
-    Launch launch;
-    launch.kernel = kernel;
-    launch.grid = {wanted.grid[0], wanted.grid[1], wanted.grid[2]};
-    launch.block = {wanted.block[0], wanted.block[1], wanted.block[2]};
-    launch.threads = wanted.block[0] * wanted.block[1] * wanted.block[2];
-    launch.blocks = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2];
-    try {
-      for (const SharedArray &array : image().arrays)
-        if (array.kernel == kernel->name) launch.arrays.push_back(&array);
-      launch.regions = read_regions(*kernel, wanted.args);
-      place_regions(launch);
-    } catch (const std::bad_alloc &) {
-      report = "the emulator is out of memory";
-    }
-    if (report.empty()) {
-      for (int32_t i = 0; i < wanted.n_args; ++i) launch.args.push_back(moved(launch, wanted.args[i]));
-      run_grid(launch);
-      hand_back(launch);
-      report = launch.report;
-    }
+    for (const Region &region : launch.regions)
+      std::memcpy(region.memory, region.original, static_cast<size_t>(region.bytes));
+    run_grid(launch);
+    hand_back(launch);
+    report = launch.report;
   }
   if (!report.empty()) std::snprintf(message, static_cast<size_t>(size), "%s: %s", wanted.function, report.c_str());
   return report.empty();
@@ -250,6 +259,7 @@ void Worker::run_block() {
         current = nullptr;
         if (launch.failed.load()) return;
         if (thread.state == State::kDone) free_.push_back(thread.fiber);
+        if ((thread.number + 1) >> lane_bits != subgroup_of(thread) || &thread == &threads.back()) fold(*this, thread);
       }
       done += thread.state == State::kDone;
     }
@@ -309,6 +319,7 @@ bool Worker::release_block() {
   for (const Thread &thread : threads)
     if (thread.state != State::kBarrier || thread.line != threads[0].line) return false;
   for (Thread &thread : threads) thread.state = State::kReady;
+  note_barrier(*this, threads[0].line);
   ++epoch;
   return true;
 }

@@ -108,6 +108,7 @@ void tk_emu_together(void (*perform)(void *const *const *operands), void *const 
               text(" takes part in an operation of %u lanes, and the block has %u threads from its sub-group's first on",
                    lanes_of(from), from.launch.threads - first) + line_text(line));
   }
+  note_product();
   meet(from, Together::kPerform, 0, operands, ~0ull, line);
   if (self.number % lanes_of(from) == 0) {
     const Busy busy(from);
@@ -126,6 +127,7 @@ void tk_emu_lanes_differ(int row, int column) {
 
 uint64_t tk_emu_atomic_read(const void *at, int bytes) {
   check(reinterpret_cast<uintptr_t>(at), static_cast<size_t>(bytes), Use::kAtomic, TK_PLACE);
+  note(reinterpret_cast<uintptr_t>(at), static_cast<size_t>(bytes), Use::kAtomic, TK_PLACE);
   return bytes == 4 ? __atomic_load_n(static_cast<const uint32_t *>(at), __ATOMIC_SEQ_CST)
                     : __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_SEQ_CST);
 }
@@ -140,6 +142,7 @@ void tk_emu_async_copy(void *shared, const void *global, int bytes) {
   Worker &from = *worker;
   if (global != nullptr) check(reinterpret_cast<uintptr_t>(global), static_cast<size_t>(bytes), Use::kRead, TK_PLACE);
   check(reinterpret_cast<uintptr_t>(shared), static_cast<size_t>(bytes), Use::kWrite, TK_PLACE);
+  note_copy(reinterpret_cast<uintptr_t>(shared), reinterpret_cast<uintptr_t>(global), bytes, TK_PLACE);
   const Busy busy(from);
   if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % static_cast<uintptr_t>(bytes) != 0)
     from.stop("misaligned: " + thread_text(from, from.current->number) +
@@ -153,6 +156,7 @@ void tk_emu_async_commit() { ++worker->current->group; }
 
 void tk_emu_async_wait(int pending) {
   Worker &from = *worker;
+  note_wait(pending, TK_PLACE);
   const Busy busy(from);
   Thread &self = *from.current;
   size_t kept = 0;

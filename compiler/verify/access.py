@@ -1,0 +1,312 @@
+"""What the accesses of a module's kernels cost on a GPU, counted in the emulator from real addresses.
+
+Some blocks of each launch run, on memory that holds 0, and their counts stand for all: the first block, the
+last one, and some between them. `runtime/emulator/access.cpp` counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from compiler.core.diagnostics import BadInputError, WrongResultError
+from compiler.core.settings import Settings, load_settings
+from compiler.runtime.manifest import manifest_of
+from compiler.verify.access_calls import Counted, Emulation, Grid
+from compiler.verify.device import emulated_target
+from compiler.verify.emulate import EmulatedKernel, build_emulation, module_text, split_module
+from compiler.verify.module_lines import innermost_lines
+
+SECTOR_BYTES = 32
+BLOCKS = 8
+"""How many blocks of a launch run, if nothing else is asked for."""
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, without their whole parts, are spread evenly and miss every period of a grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRow:
+    """What one line of a kernel does with memory, in one call of its whole grid.
+
+    kind: load, store, atomic and copy (what an asynchronous copy reads) are of global memory; shared load,
+    store and atomic; wait (for asynchronous copies); branch. A request is what the lanes of a sub-group do at
+    once; `bytes` are those of a lane. units, least and worst: for global memory 32-byte sectors, the fewest
+    that would do, and the most of one request; for shared memory wavefronts, the fewest, and the most ways of
+    a bank conflict; for waits those for copies since whose start nothing was computed; for branches those whose
+    lanes part. share: of the bytes that all calls of the library's kernels move. innermost: in a loop with no
+    other in it.
+    """
+
+    line: int
+    text: str
+    kind: str
+    bytes: int
+    requests: float
+    lanes: float
+    units: float
+    least: float
+    worst: int
+    innermost: bool = False
+    share: float = 0.0
+
+    @property
+    def is_global(self) -> bool:
+        """Whether sectors are counted."""
+        return self.kind in _GLOBAL
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether wavefronts are counted."""
+        return self.kind.startswith("shared")
+
+
+_GLOBAL = ("load", "store", "atomic", "copy")
+_FETCHES = ("load", "copy")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAccess:
+    """The counts of one launch: of a call, of `blocks` blocks of which `sampled` ran.
+
+    calls: how often a run of the model launches it. moved: bytes of the sectors of global memory; lanes: of a
+    sub-group; barriers: of a block; cut: threads of which only a part was counted, since they do too much
+    between two barriers.
+    """
+
+    kernel: int
+    function: str
+    grid: Grid
+    block: Grid
+    calls: int
+    sampled: int
+    lanes: int
+    barriers: float
+    cut: int
+    rows: tuple[AccessRow, ...]
+
+    @property
+    def blocks(self) -> int:
+        x, y, z = self.grid
+        return x * y * z
+
+    def of(self, *kinds: str) -> tuple[AccessRow, ...]:
+        """The rows of some kinds."""
+        return tuple(row for row in self.rows if row.kind in kinds)
+
+    @property
+    def moved(self) -> float:
+        return SECTOR_BYTES * sum(row.units for row in self.of(*_GLOBAL))
+
+    @property
+    def fetched(self) -> float:
+        return SECTOR_BYTES * sum(row.units for row in self.of(*_FETCHES))
+
+    @property
+    def fetch_efficiency(self) -> float | None:
+        """The fewest sectors of all fetches as a part of those that they take; None without any."""
+        rows = self.of(*_FETCHES)
+        return sum(row.least for row in rows) / sum(row.units for row in rows) if rows else None
+
+    @property
+    def worst_conflict(self) -> int:
+        """The most ways of a bank conflict in an innermost loop; 1: none."""
+        return max((row.worst for row in self.rows if row.is_shared and row.innermost), default=1)
+
+    @property
+    def idle(self) -> float:
+        """The part of the lanes that have nothing to do in requests to memory."""
+        rows = [row for row in self.rows if row.is_global or row.is_shared]
+        lanes = self.lanes * sum(row.requests for row in rows)
+        return 1.0 - sum(row.lanes for row in rows) / lanes if lanes else 0.0
+
+    @property
+    def divergent(self) -> float:
+        """Branches of sub-groups whose lanes part."""
+        return sum(row.units for row in self.of("branch"))
+
+    @property
+    def waits(self) -> tuple[float, float]:
+        """Waits of sub-groups for asynchronous copies; those behind which nothing was computed meanwhile."""
+        rows = self.of("wait")
+        return sum(row.requests for row in rows), sum(row.units for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReport:
+    """Of every launch of a library. least: by kernel, the bytes of its tensors, each once."""
+
+    library: Path
+    target: str
+    arch: str
+    launches: tuple[LaunchAccess, ...]
+    least: tuple[int, ...]
+
+
+def access_of(library: Path, *, blocks: int = BLOCKS, settings: Settings | None = None) -> AccessReport:
+    """Count the accesses of a library's kernels, in at most `blocks` blocks of each launch.
+
+    Raises BadInputError when it has no kernels in CUDA or HIP, or sizes that a run decides; BuildError when
+    the C++ compiler refuses them; WrongResultError when the emulator finds a defect in one.
+    """
+    manifest = manifest_of(library)
+    target = emulated_target(library, manifest)
+    _check_sizes(library, manifest)
+    found = measure_module(
+        module_text(library),
+        [
+            Launched(item["name"], _grid(item["grid"]), _grid(item["block"]), number, kernel["steps"])
+            for number, kernel in enumerate(manifest["kernels"])
+            for item in kernel["launches"]
+        ],
+        subgroup=target.facts.subgroup_sizes[0],
+        blocks=blocks,
+        settings=settings or load_settings(),
+    )
+    least = tuple(kernel["bytes"] for kernel in manifest["kernels"])
+    return AccessReport(library, manifest["target"], manifest["arch"], found, least)
+
+
+def _check_sizes(library: Path, manifest: Mapping[str, Any]) -> None:
+    free = [manifest["batch"]] if manifest.get("batch") else manifest.get("symbols", ())
+    if free:
+        raise BadInputError(
+            "accesses are counted for one size",
+            where=str(library),
+            why="a run decides " + ", ".join(one["name"] or "a dimension without name" for one in free),
+            hint="compile the model for one size: --shape, --dim",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch of one of a module's kernels; `kernel` and `calls` are for the report."""
+
+    function: str
+    grid: Grid
+    block: Grid
+    kernel: int = 0
+    calls: int = 1
+
+
+def measure_module(
+    text: str,
+    launches: Sequence[Launched],
+    *,
+    subgroup: int | None = None,
+    blocks: int = BLOCKS,
+    settings: Settings,
+) -> tuple[LaunchAccess, ...]:
+    """Count the accesses of launches of a module's kernels, with sub-groups of so many lanes.
+
+    Raises what `access_of` raises.
+    """
+    module = split_module(text, subgroup)
+    emulation = Emulation(build_emulation(text, settings, subgroup=subgroup, access=True))
+    kernels = {one.name: one for one in module.kernels}
+    calls = [(one, block) for one in launches for block in sampled(_count(one.grid), blocks)]
+
+    def measured(call: tuple[Launched, tuple[int, float]]) -> list[Counted]:
+        one, (block, _) = call
+        rows, problem = emulation.measure(
+            one.function, one.grid, one.block, kernels[one.function].sizes, block
+        )
+        if problem:
+            raise WrongResultError("the emulator found a defect in a kernel", where=one.function, why=problem)
+        return rows
+
+    with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
+        found = list(pool.map(measured, calls))
+    lines = emulation.lines(row.place for rows in found for row in rows if row.kind != "barrier")
+    parts: dict[Launched, list[tuple[float, list[Counted]]]] = defaultdict(list)
+    for (one, (_, weight)), rows in zip(calls, found, strict=True):
+        parts[one].append((weight, rows))
+    made = [_launch(one, parts[one], lines, kernels[one.function], module.subgroup) for one in launches]
+    return _with_shares(made)
+
+
+def sampled(count: int, most: int) -> list[tuple[int, float]]:
+    """At most so many of `count` blocks: each with how many it stands for."""
+    if count <= max(most, 2):
+        return [(block, 1.0) for block in range(count)]
+    inner = sorted({1 + int((n + 0.5) * _GOLDEN % 1.0 * (count - 2)) for n in range(max(most, 3) - 2)})
+    weight = (count - 2) / len(inner)
+    return [(0, 1.0), *((block, weight) for block in inner), (count - 1, 1.0)]
+
+
+def _launch(
+    one: Launched,
+    parts: Sequence[tuple[float, Sequence[Counted]]],
+    lines: Mapping[int, int],
+    kernel: EmulatedKernel,
+    lanes: int,
+) -> LaunchAccess:
+    weighted = [(weight, row) for weight, rows in parts for row in rows]
+    barriers = sum(weight * row.requests for weight, row in weighted if row.kind == "barrier")
+    return LaunchAccess(
+        kernel=one.kernel,
+        function=one.function,
+        grid=one.grid,
+        block=one.block,
+        calls=one.calls,
+        sampled=len(parts),
+        lanes=lanes,
+        barriers=barriers / _count(one.grid),
+        cut=sum(row.requests for _, row in weighted if row.kind == "cut"),
+        rows=tuple(_rows(weighted, lines, kernel)),
+    )
+
+
+def _rows(
+    weighted: Sequence[tuple[float, Counted]], lines: Mapping[int, int], kernel: EmulatedKernel
+) -> Iterable[AccessRow]:
+    """One row for each line, kind and size, in the order of the lines."""
+    sums: dict[tuple[int, str, int], Counter[str]] = defaultdict(Counter)
+    worst: Counter[tuple[int, str, int]] = Counter()
+    for weight, row in weighted:
+        if row.kind in ("barrier", "cut") or (row.kind == "branch" and not row.units):
+            continue
+        key = (lines.get(row.place, 0), row.kind, row.bytes)
+        worst[key] = max(worst[key], row.most)
+        for name in ("requests", "lanes", "units", "least"):
+            sums[key][name] += weight * getattr(row, name)
+    texts = kernel.text.splitlines()
+    innermost = innermost_lines(kernel.text)
+    for (line, kind, size), of in sorted(sums.items()):
+        at = line - kernel.line
+        inside = 0 <= at < len(texts)
+        yield AccessRow(
+            line=line if inside else 0,
+            text=texts[at].strip() if inside else "",
+            kind=kind,
+            bytes=size,
+            requests=of["requests"],
+            lanes=of["lanes"],
+            units=of["units"],
+            least=of["least"],
+            worst=worst[line, kind, size],
+            innermost=at in innermost,
+        )
+
+
+def _with_shares(launches: Sequence[LaunchAccess]) -> tuple[LaunchAccess, ...]:
+    whole = sum(one.moved * one.calls for one in launches) or 1.0
+
+    def shared(one: LaunchAccess, row: AccessRow) -> AccessRow:
+        moved = SECTOR_BYTES * row.units * one.calls if row.is_global else 0.0
+        return replace(row, share=moved / whole)
+
+    return tuple(replace(one, rows=tuple(shared(one, row) for row in one.rows)) for one in launches)
+
+
+def _grid(sizes: Sequence[int]) -> Grid:
+    x, y, z = sizes
+    return x, y, z
+
+
+def _count(grid: Grid) -> int:
+    x, y, z = grid
+    return x * y * z
