@@ -16,134 +16,19 @@ from typing import Any
 from compiler.core.diagnostics import BadInputError, WrongResultError
 from compiler.core.settings import Settings, load_settings
 from compiler.runtime.manifest import manifest_of
-from compiler.verify.access_calls import Counted, Emulation, Grid
+from compiler.verify.access_calls import Counted, Emulation
+from compiler.verify.access_report import AccessReport, AccessRow, Grid, LaunchAccess, moved_bytes
 from compiler.verify.device import emulated_target
 from compiler.verify.emulate import EmulatedKernel, build_emulation, module_text, split_module
 from compiler.verify.module_lines import innermost_lines
 
-SECTOR_BYTES = 32
 BLOCKS = 8
 """How many blocks of a launch run, if nothing else is asked for."""
+_SUMMED = ("requests", "lanes", "units", "least")
+_DECIMALS = 3
+"""Weights of blocks are fractions: sums of them are not whole to the last bit."""
 _GOLDEN = 0.6180339887498949
 """Multiples of it, without their whole parts, are spread evenly and miss every period of a grid."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRow:
-    """What one line of a kernel does with memory, in one call of its whole grid.
-
-    kind: load, store, atomic and copy (what an asynchronous copy reads) are of global memory; shared load,
-    store and atomic; wait (for asynchronous copies); branch. A request is what the lanes of a sub-group do at
-    once; `bytes` are those of a lane. units, least and worst: for global memory 32-byte sectors, the fewest
-    that would do, and the most of one request; for shared memory wavefronts, the fewest, and the most ways of
-    a bank conflict; for waits those for copies since whose start nothing was computed; for branches those whose
-    lanes part. share: of the bytes that all calls of the library's kernels move. innermost: in a loop with no
-    other in it.
-    """
-
-    line: int
-    text: str
-    kind: str
-    bytes: int
-    requests: float
-    lanes: float
-    units: float
-    least: float
-    worst: int
-    innermost: bool = False
-    share: float = 0.0
-
-    @property
-    def is_global(self) -> bool:
-        """Whether sectors are counted."""
-        return self.kind in _GLOBAL
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether wavefronts are counted."""
-        return self.kind.startswith("shared")
-
-
-_GLOBAL = ("load", "store", "atomic", "copy")
-_FETCHES = ("load", "copy")
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchAccess:
-    """The counts of one launch: of a call, of `blocks` blocks of which `sampled` ran.
-
-    calls: how often a run of the model launches it. moved: bytes of the sectors of global memory; lanes: of a
-    sub-group; barriers: of a block; cut: threads of which only a part was counted, since they do too much
-    between two barriers.
-    """
-
-    kernel: int
-    function: str
-    grid: Grid
-    block: Grid
-    calls: int
-    sampled: int
-    lanes: int
-    barriers: float
-    cut: int
-    rows: tuple[AccessRow, ...]
-
-    @property
-    def blocks(self) -> int:
-        x, y, z = self.grid
-        return x * y * z
-
-    def of(self, *kinds: str) -> tuple[AccessRow, ...]:
-        """The rows of some kinds."""
-        return tuple(row for row in self.rows if row.kind in kinds)
-
-    @property
-    def moved(self) -> float:
-        return SECTOR_BYTES * sum(row.units for row in self.of(*_GLOBAL))
-
-    @property
-    def fetched(self) -> float:
-        return SECTOR_BYTES * sum(row.units for row in self.of(*_FETCHES))
-
-    @property
-    def fetch_efficiency(self) -> float | None:
-        """The fewest sectors of all fetches as a part of those that they take; None without any."""
-        rows = self.of(*_FETCHES)
-        return sum(row.least for row in rows) / sum(row.units for row in rows) if rows else None
-
-    @property
-    def worst_conflict(self) -> int:
-        """The most ways of a bank conflict in an innermost loop; 1: none."""
-        return max((row.worst for row in self.rows if row.is_shared and row.innermost), default=1)
-
-    @property
-    def idle(self) -> float:
-        """The part of the lanes that have nothing to do in requests to memory."""
-        rows = [row for row in self.rows if row.is_global or row.is_shared]
-        lanes = self.lanes * sum(row.requests for row in rows)
-        return 1.0 - sum(row.lanes for row in rows) / lanes if lanes else 0.0
-
-    @property
-    def divergent(self) -> float:
-        """Branches of sub-groups whose lanes part."""
-        return sum(row.units for row in self.of("branch"))
-
-    @property
-    def waits(self) -> tuple[float, float]:
-        """Waits of sub-groups for asynchronous copies; those behind which nothing was computed meanwhile."""
-        rows = self.of("wait")
-        return sum(row.requests for row in rows), sum(row.units for row in rows)
-
-
-@dataclass(frozen=True, slots=True)
-class AccessReport:
-    """Of every launch of a library. least: by kernel, the bytes of its tensors, each once."""
-
-    library: Path
-    target: str
-    arch: str
-    launches: tuple[LaunchAccess, ...]
-    least: tuple[int, ...]
 
 
 def access_of(library: Path, *, blocks: int = BLOCKS, settings: Settings | None = None) -> AccessReport:
@@ -254,7 +139,7 @@ def _launch(
         calls=one.calls,
         sampled=len(parts),
         lanes=lanes,
-        barriers=barriers / _count(one.grid),
+        barriers=round(barriers / _count(one.grid), _DECIMALS),
         cut=sum(row.requests for _, row in weighted if row.kind == "cut"),
         rows=tuple(_rows(weighted, lines, kernel)),
     )
@@ -271,7 +156,7 @@ def _rows(
             continue
         key = (lines.get(row.place, 0), row.kind, row.bytes)
         worst[key] = max(worst[key], row.most)
-        for name in ("requests", "lanes", "units", "least"):
+        for name in _SUMMED:
             sums[key][name] += weight * getattr(row, name)
     texts = kernel.text.splitlines()
     innermost = innermost_lines(kernel.text)
@@ -283,10 +168,7 @@ def _rows(
             text=texts[at].strip() if inside else "",
             kind=kind,
             bytes=size,
-            requests=of["requests"],
-            lanes=of["lanes"],
-            units=of["units"],
-            least=of["least"],
+            **{name: round(of[name], _DECIMALS) for name in _SUMMED},
             worst=worst[line, kind, size],
             innermost=at in innermost,
         )
@@ -296,8 +178,7 @@ def _with_shares(launches: Sequence[LaunchAccess]) -> tuple[LaunchAccess, ...]:
     whole = sum(one.moved * one.calls for one in launches) or 1.0
 
     def shared(one: LaunchAccess, row: AccessRow) -> AccessRow:
-        moved = SECTOR_BYTES * row.units * one.calls if row.is_global else 0.0
-        return replace(row, share=moved / whole)
+        return replace(row, share=moved_bytes((row,)) * one.calls / whole)
 
     return tuple(replace(one, rows=tuple(shared(one, row) for row in one.rows)) for one in launches)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from shutil import which
 
 from compiler.core.process import run
-
-Grid = tuple[int, int, int]
+from compiler.verify.access_report import Grid
 
 _KINDS = (
     "load",
