@@ -139,6 +139,10 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.tune.report import TuneState as TuneState
     from compiler.tune.tuner import tune_model as tune_model
     from compiler.tune.tuner import tune_plan as tune_plan
+    from compiler.verify.access import access_of as access_of
+    from compiler.verify.access_report import AccessReport as AccessReport
+    from compiler.verify.access_report import AccessRow as AccessRow
+    from compiler.verify.access_report import LaunchAccess as LaunchAccess
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.calibrate import Calibration as Calibration
     from compiler.verify.calibrate import calibrate as calibrate
@@ -205,6 +209,8 @@ _HOMES = {
     "compiler.tune.record": ("TuningRecord",),
     "compiler.tune.report": ("Budget", "TunedKernel", "TuneReport", "TuneRequest", "TuneState"),
     "compiler.tune.tuner": ("tune_model", "tune_plan"),
+    "compiler.verify.access": ("access_of",),
+    "compiler.verify.access_report": ("AccessReport", "AccessRow", "LaunchAccess"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from compiler.verify.device import emulated_target
 from compiler.verify.emulate import EmulatedKernel, build_emulation, module_text, split_module
 from compiler.verify.module_lines import innermost_lines
 
-BLOCKS = 8
-"""How many blocks of a launch run, if nothing else is asked for."""
+BLOCKS = 12
+"""About how many blocks of a launch run, if nothing else is asked for."""
+_FEWEST = 3
+"""Places of an axis: the first, one between, the last."""
 _SUMMED = ("requests", "lanes", "units", "least")
 _DECIMALS = 3
 """Weights of blocks are fractions: sums of them are not whole to the last bit."""
@@ -32,7 +35,7 @@ _GOLDEN = 0.6180339887498949
 
 
 def access_of(library: Path, *, blocks: int = BLOCKS, settings: Settings | None = None) -> AccessReport:
-    """Count the accesses of a library's kernels, in at most `blocks` blocks of each launch.
+    """Count the accesses of a library's kernels, in about `blocks` blocks of each launch.
 
     Raises BadInputError when it has no kernels in CUDA or HIP, or sizes that a run decides; BuildError when
     the C++ compiler refuses them; WrongResultError when the emulator finds a defect in one.
@@ -92,7 +95,7 @@ def measure_module(
     module = split_module(text, subgroup)
     emulation = Emulation(build_emulation(text, settings, subgroup=subgroup, access=True))
     kernels = {one.name: one for one in module.kernels}
-    calls = [(one, block) for one in launches for block in sampled(_count(one.grid), blocks)]
+    calls = [(one, block) for one in launches for block in sampled(one.grid, blocks)]
 
     def measured(call: tuple[Launched, tuple[int, float]]) -> list[Counted]:
         one, (block, _) = call
@@ -113,13 +116,30 @@ def measure_module(
     return _with_shares(made)
 
 
-def sampled(count: int, most: int) -> list[tuple[int, float]]:
-    """At most so many of `count` blocks: each with how many it stands for."""
-    if count <= max(most, 2):
-        return [(block, 1.0) for block in range(count)]
-    inner = sorted({1 + int((n + 0.5) * _GOLDEN % 1.0 * (count - 2)) for n in range(max(most, 3) - 2)})
-    weight = (count - 2) / len(inner)
-    return [(0, 1.0), *((block, weight) for block in inner), (count - 1, 1.0)]
+def sampled(grid: Grid, most: int) -> list[tuple[int, float]]:
+    """About so many blocks of a grid by number, each with how many it stands for.
+
+    Of each axis some places: the first, the last and those between, which stand for one another. What a block
+    does depends on whether it is at a border of an axis.
+    """
+    places: dict[int, list[tuple[int, float]]] = {}
+    left = max(most, 1)
+    for done, axis in enumerate(sorted(range(3), key=lambda one: grid[one])):
+        places[axis] = _places(grid[axis], max(_FEWEST, int(left ** (1 / (3 - done)) + 1e-9)))
+        left = max(left // len(places[axis]), 1)
+    (xs, ys, zs), (width, height, _) = (places[0], places[1], places[2]), grid
+    return [
+        ((z * height + y) * width + x, of_x * of_y * of_z)
+        for (z, of_z), (y, of_y), (x, of_x) in product(zs, ys, xs)
+    ]
+
+
+def _places(extent: int, most: int) -> list[tuple[int, float]]:
+    if extent <= most:
+        return [(place, 1.0) for place in range(extent)]
+    inner = sorted({1 + int((n + 0.5) * _GOLDEN % 1.0 * (extent - 2)) for n in range(most - 2)})
+    weight = (extent - 2) / len(inner)
+    return [(0, 1.0), *((place, weight) for place in inner), (extent - 1, 1.0)]
 
 
 def _launch(

@@ -15,6 +15,8 @@ from compiler.runtime.loader import BoundRun, Context, Model
 from compiler.runtime.manifest import manifest_of
 from compiler.runtime.tensors import Array
 from compiler.targets import get_target
+from compiler.verify.access import access_of
+from compiler.verify.access_report import AccessReport
 from compiler.verify.check import bound_arrays, checked_model
 from compiler.verify.device import EMULATOR, load
 from compiler.verify.inputs import read_feeds
@@ -49,6 +51,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         else None
     )
     peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
+    access, uncounted = _access(request)
     mine = measured[""]
     manifest = library.manifest
     rates = _Rates(plan_of(manifest, library.inputs, feeds).get("flops"), peak)
@@ -67,7 +70,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         percent_of_peak=rates.percent(mine),
         baseline=next((one for one in times if one.library is None), None),
         kernels=kernel_times(library, context, feeds) if request.profile else (),
-        warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy))),
+        warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy, uncounted))),
         device=library.device,
         on_device=_on_device(bound[0], request) if library.device else None,
         low_ms=mine.low,
@@ -77,7 +80,22 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         throughput=at_once,
         model_sha256=str(manifest.get("model_sha256", "")),
         arch=str(manifest.get("arch", "")),
+        access=access,
     )
+
+
+def _access(request: BenchRequest) -> tuple[AccessReport | None, str]:
+    """What accesses cost, in a profile by the emulator; or why that is not known."""
+    if not (request.profile and _is_emulated(request)):
+        return None, ""
+    try:
+        return access_of(request.library), ""
+    except BadInputError as error:
+        return None, f"{error.what}: {error.why}"
+
+
+def _is_emulated(request: BenchRequest) -> bool:
+    return (request.device or load_settings().device) == EMULATOR
 
 
 def _feeds(library: Model, request: BenchRequest) -> dict[str, Array]:

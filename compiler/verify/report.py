@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from compiler.verify.access_report import AccessReport
+
 REFERENCES = ("auto", "onnxruntime", "onnx")
 
 
@@ -204,7 +206,8 @@ class BenchReport:
     interval of the median; `noisy` says why the machine was too uneasy for the numbers to decide anything,
     else it is empty.
     `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's rate of multiply-adds with
-    the same threads, measured in the same session, None when no C++ compiler was found.
+    the same threads, measured in the same session, None when no C++ compiler was found. `access` is what
+    accesses of the kernels would cost on a GPU: in a profile by the emulator.
     """
 
     library: Path
@@ -230,3 +233,4 @@ class BenchReport:
     throughput: Throughput | None = None
     model_sha256: str = ""
     arch: str = ""
+    access: AccessReport | None = None

@@ -310,14 +310,37 @@ def test_the_emulator_runs_and_verifies(directory: Path, tmp_path: Path) -> None
     assert "emulator" in done.json["device"]
     ran = command.tk("run", *one, "--output-dir", tmp_path, "--json", cwd=directory)
     assert ran.code == 0, ran.err
-    short = ("--seconds", "0.01", "--warmup", "0", "--json")
+    short = ("--seconds", "0.01", "--warmup", "0", "--profile", "--json")
     timed = command.tk("bench", one[0], *short, cwd=directory, env={"TK_DEVICE": "emulator"})
     assert any("say nothing about a GPU" in word for word in timed.json["warnings"])
     assert timed.json["on_device"] is None
+    assert all(one["requests"] > 0 for launch in timed.json["access"] for one in launch["rows"])
     refused = command.tk("run", "mnist.opencl-cpu.so", "--device", "emulator", cwd=directory)
     assert refused.code == 3
     assert "it is for opencl-cpu; the emulator runs kernels in CUDA and HIP" in refused.err
     assert json.loads(ran.out)["outputs"][0]["shape"] == [1, 10]
+
+
+def test_what_accesses_cost(directory: Path) -> None:
+    """What nothing else looks at: the two tables, the JSON with its sums, what is refused."""
+    shown = command.tk("inspect", "mnist.cuda-nvidia.so", "--access", cwd=directory)
+    assert shown.code == 0, shown.err
+    sums, rows = (shown.out.index(f"\n{words}") for words in ("function  calls  grid", "function  line"))
+    assert shown.out.index("tk_k0_0", sums) < rows < shown.out.rindex("tk_k0_0")
+    assert re.search(r"^tk_k0_0 +\d+.* shared load .* v0 \+= ", shown.out[rows:], re.MULTILINE)
+    found = command.tk("inspect", "mnist.cuda-nvidia.so", "--access", "--json", cwd=directory).json
+    launches = [item["name"] for kernel in found["kernels"] for item in kernel["launches"]]
+    assert [one["function"] for one in found["access"]] == launches
+    for one in found["access"]:
+        moving = [row for row in one["rows"] if row["kind"] in ("load", "store", "copy", "atomic")]
+        assert one["moved_bytes"] == pytest.approx(32 * sum(row["units"] for row in moving))
+        assert 0 < one["fetch_efficiency"] <= 1
+        assert one["least_bytes"] > 0
+        assert one["cut"] == 0
+    for file, why in (("mnist.opencl-cpu.so", "it is for opencl-cpu"), ("mnist.onnx", "only a library has")):
+        refused = command.tk("inspect", file, "--access", cwd=directory)
+        assert refused.code != 0
+        assert why in refused.err
 
 
 # ---------------------------------------------------------------- in containers

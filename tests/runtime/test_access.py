@@ -82,14 +82,25 @@ def test_an_access_outside_is_found_as_ever() -> None:
         measure_module(text, [Launched("k", (1, 1, 1), (32, 1, 1))], settings=SETTINGS)
 
 
-@pytest.mark.parametrize(("count", "most"), [(1, 8), (8, 8), (9, 8), (20, 8), (3000, 8), (3000, 1), (50, 50)])
-def test_sampled_blocks_stand_for_all(count: int, most: int) -> None:
-    found = sampled(count, most)
+@pytest.mark.parametrize(
+    ("grid", "most"),
+    [((1, 1, 1), 8), ((8, 1, 1), 8), ((9, 1, 1), 8), ((3000, 1, 1), 12), ((3000, 1, 1), 1), ((5, 4, 3), 60)],
+)
+def test_sampled_blocks_stand_for_all(grid: tuple[int, int, int], most: int) -> None:
+    found = sampled(grid, most)
     blocks = [block for block, _ in found]
+    count = grid[0] * grid[1] * grid[2]
     assert blocks == sorted(set(blocks))
     assert {0, count - 1} <= set(blocks) <= set(range(count))
     assert sum(weight for _, weight in found) == pytest.approx(count)
     assert len(found) <= max(most, 3)
+
+
+def test_sampled_blocks_are_at_every_border() -> None:
+    found = dict(sampled((25, 4, 1), 12))
+    places = {(block % 25, block // 25) for block in found}
+    assert {(x, y) for x in (0, 24) for y in (0, 3)} < places
+    assert sum(weight for block, weight in found.items() if block % 25 == 24) == pytest.approx(4)
 
 
 def test_innermost_loops() -> None:

@@ -10,6 +10,7 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.access_tables import access_document, launches_table
 from toolchain.commands.place import placeable
 from toolchain.progress import progress_bar
 
@@ -29,7 +30,13 @@ def bench_command(
     warmup: Annotated[
         float, typer.Option("--warmup", metavar="SECONDS", min=0.0, help="Seconds to run before measuring.")
     ] = 0.5,
-    profile: Annotated[bool, typer.Option("--profile", help="Show the time of every kernel.")] = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Show the time of every kernel; by the emulator what its accesses would cost on a GPU, too.",
+        ),
+    ] = False,
     baseline: Annotated[
         Path | None,
         typer.Option("--baseline", metavar="MODEL", help="Time onnxruntime on this ONNX file, interleaved."),
@@ -91,6 +98,7 @@ def bench_command(
     for warning in report.warnings:
         console.warn(warning)
     document = console.jsonable(report)
+    document["access"] = None if report.access is None else access_document(report.access)
     earlier = () if before is None else _keep(document, request, before, records)
     if chart is not None and form is not None:
         from toolchain.charts import draw_chart
@@ -175,6 +183,9 @@ def _show(report: compiler.BenchReport) -> None:
     if report.kernels:
         console.data("")
         console.data(_kernels(report))
+    if report.access is not None:
+        console.data("")
+        console.data(launches_table(report.access))
 
 
 _COLUMNS = (

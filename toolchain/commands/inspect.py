@@ -10,6 +10,7 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.access_tables import access_document, launches_table, rows_table
 from toolchain.commands.machine_code import machine_code_lines
 from toolchain.progress import progress_bar
 
@@ -30,6 +31,10 @@ def inspect_command(
             help="Show what a GPU's machine code says of each launch: loops, occupancy, a predicted time.",
         ),
     ] = False,
+    access: Annotated[
+        bool,
+        typer.Option("--access", help="Count in the emulator what accesses of GPU kernels cost, by line."),
+    ] = False,
     shape: options.Shape = None,
     dim: options.Dim = None,
     bind: options.Bind = None,
@@ -48,9 +53,11 @@ def inspect_command(
             raise compiler.UsageError(
                 "a library's shapes are fixed", where="--shape, --dim, --bind", hint="leave them out"
             )
-        _inspect_library(file, kernels=kernels, check=check, machine_code=machine_code, json=json)
+        _inspect_library(
+            file, kernels=kernels, check=check, machine_code=machine_code, access=access, json=json
+        )
         return
-    if kernels or check or machine_code:
+    if kernels or check or machine_code or access:
         raise compiler.UsageError(
             "only a library has kernels", where=str(file), hint="compile it first: `tk compile`"
         )
@@ -64,13 +71,20 @@ def inspect_command(
         raise typer.Exit(compiler.ExitCode.BAD_INPUT)
 
 
-def _inspect_library(file: Path, *, kernels: bool, check: bool, machine_code: bool, json: bool) -> None:
+def _inspect_library(
+    file: Path, *, kernels: bool, check: bool, machine_code: bool, access: bool, json: bool
+) -> None:
     with progress_bar(f"inspecting {file.name}"):
         report = compiler.inspect_library(file, kernels=kernels, check=check, machine_code=machine_code)
+        counted = compiler.access_of(file) if access else None
     if json:
-        console.data_json(report)
+        more = {} if counted is None else {"access": access_document(counted)}
+        console.data_json({**console.jsonable(report), **more})
     else:
         _show_library(report, kernels=kernels)
+    if counted is not None and not json:
+        for table in (launches_table(counted), rows_table(counted)):
+            console.data(f"\n{table}")
     broken = [one.index for one in report.kernels if one.replays is False]
     if broken:
         raise compiler.WrongResultError(
