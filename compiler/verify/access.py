@@ -20,7 +20,7 @@ from compiler.runtime.manifest import manifest_of
 from compiler.verify.access_calls import Counted, Emulation
 from compiler.verify.access_report import AccessReport, AccessRow, Grid, LaunchAccess, moved_bytes
 from compiler.verify.device import emulated_target
-from compiler.verify.emulate import EmulatedKernel, build_emulation, module_text, split_module
+from compiler.verify.emulate import EmulatedKernel, build_emulation, carried_text, split_module
 from compiler.verify.module_lines import innermost_lines
 
 BLOCKS = 12
@@ -44,7 +44,7 @@ def access_of(library: Path, *, blocks: int = BLOCKS, settings: Settings | None 
     target = emulated_target(library, manifest)
     _check_sizes(library, manifest)
     found = measure_module(
-        module_text(library),
+        carried_text(library),
         [
             Launched(item["name"], _grid(item["grid"]), _grid(item["block"]), number, kernel["steps"])
             for number, kernel in enumerate(manifest["kernels"])

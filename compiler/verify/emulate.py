@@ -179,12 +179,12 @@ def _step_flags(cxx: Cxx) -> tuple[str, ...]:
 def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:
     """The library that runs the kernels of a model library in the emulator, with sub-groups of so many lanes.
 
-    Raises what `module_text` and `build_emulation` raise.
+    Raises what `carried_text` and `build_emulation` raise.
     """
-    return build_emulation(module_text(library), settings, subgroup=subgroup)
+    return build_emulation(carried_text(library), settings, subgroup=subgroup)
 
 
-def module_text(library: Path) -> str:
+def carried_text(library: Path) -> str:
     """The kernels that a model library carries as text.
 
     Raises BadInputError when it carries none in CUDA or HIP.
