@@ -132,6 +132,10 @@ gpu *args:
 gpu-compile *args:
     @python -m pytest -n auto --dist loadgroup tests/networks/test_gpu_networks.py tests/networks/test_sycl_ahead_networks.py tests/images/test_gpu_compile_inside.py "$@"
 
+# kernels for GPUs beside bars (sectors, bank conflicts, grids) and a golden table, without a GPU; `--update`, `--networks all`
+gpu-lint *args:
+    @python benchmarks/gpu_lint.py "$@"
+
 # no vector spill in the innermost loops of the convolution and GEMM kernels
 asm-check *args:
     @python benchmarks/asm_check.py "$@"

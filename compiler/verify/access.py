@@ -17,6 +17,7 @@ from typing import Any
 from compiler.core.diagnostics import BadInputError, WrongResultError
 from compiler.core.settings import Settings, load_settings
 from compiler.runtime.manifest import manifest_of
+from compiler.targets import get_target
 from compiler.verify.access_calls import Counted, Emulation
 from compiler.verify.access_report import AccessReport, AccessRow, Grid, LaunchAccess, moved_bytes
 from compiler.verify.device import emulated_target
@@ -41,21 +42,33 @@ def access_of(library: Path, *, blocks: int = BLOCKS, settings: Settings | None 
     the C++ compiler refuses them; WrongResultError when the emulator finds a defect in one.
     """
     manifest = manifest_of(library)
-    target = emulated_target(library, manifest)
-    _check_sizes(library, manifest)
+    emulated_target(library, manifest)
+    return access_of_module(library, manifest, carried_text(library), blocks=blocks, settings=settings)
+
+
+def access_of_module(
+    path: Path,
+    manifest: Mapping[str, Any],
+    text: str,
+    *,
+    blocks: int = BLOCKS,
+    settings: Settings | None = None,
+) -> AccessReport:
+    """The same for a module's text with its manifest, which no vendor's compiler has seen yet."""
+    _check_sizes(path, manifest)
     found = measure_module(
-        carried_text(library),
+        text,
         [
             Launched(item["name"], _grid(item["grid"]), _grid(item["block"]), number, kernel["steps"])
             for number, kernel in enumerate(manifest["kernels"])
             for item in kernel["launches"]
         ],
-        subgroup=target.facts.subgroup_sizes[0],
+        subgroup=get_target(manifest["target"], manifest["arch"]).facts.subgroup_sizes[0],
         blocks=blocks,
         settings=settings or load_settings(),
     )
     least = tuple(kernel["bytes"] for kernel in manifest["kernels"])
-    return AccessReport(library, manifest["target"], manifest["arch"], found, least)
+    return AccessReport(path, manifest["target"], manifest["arch"], found, least)
 
 
 def _check_sizes(library: Path, manifest: Mapping[str, Any]) -> None:
