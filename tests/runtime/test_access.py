@@ -76,6 +76,22 @@ def test_conflicts_count_in_innermost_loops_alone(narrow: dict[str, LaunchAccess
     assert narrow["conflict of 4 ways in a loop"].worst_conflict == 4
 
 
+def test_what_is_too_much_to_keep_is_told() -> None:
+    loop = (
+        "s0[x] = b0[x];",
+        "__syncthreads();",
+        "float sum = 0.0f;",
+        "for (int i = 0; i < 200000; ++i) sum += s0[x ^ (i & 31)];",
+        "b1[x] = sum;",
+    )
+    text = CUDA.prelude + Known(loop, ()).text("k")
+    (found,) = measure_module(text, [Launched("k", (1, 1, 1), (32, 1, 1))], settings=SETTINGS)
+    (row,) = found.of("shared load")
+    assert found.cut == 32
+    assert 10_000 < row.requests < 200_000
+    assert row.units == row.requests
+
+
 def test_an_access_outside_is_found_as_ever() -> None:
     text = CUDA.prelude + Known(("b1[x + 4096] = b0[x];",), ()).text("k")
     with pytest.raises(WrongResultError, match=r"(?s)defect in a kernel.*b1\[4096\], outside of its 4096"):

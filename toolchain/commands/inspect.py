@@ -16,6 +16,7 @@ from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
 _SHOWN_LABELS = 10
+_CUT = "counted in part, since {} of the blocks that ran do too much between two barriers"
 
 
 def inspect_command(
@@ -82,9 +83,8 @@ def _inspect_library(
         console.data_json({**console.jsonable(report), **more})
     else:
         _show_library(report, kernels=kernels)
-    if counted is not None and not json:
-        for table in (launches_table(counted), rows_table(counted)):
-            console.data(f"\n{table}")
+    if counted is not None:
+        _show_access(counted, json=json)
     broken = [one.index for one in report.kernels if one.replays is False]
     if broken:
         raise compiler.WrongResultError(
@@ -100,6 +100,14 @@ def _inspect_library(
         console.data(
             f"{compiler.counted(len(report.kernels), 'kernel replays', 'kernels replay')} to the same text"
         )
+
+
+def _show_access(found: compiler.AccessReport, *, json: bool) -> None:
+    for table in () if json else (launches_table(found), rows_table(found)):
+        console.data(f"\n{table}")
+    for one in found.launches:
+        if one.cut:
+            console.warn(f"{one.function}: {_CUT.format(compiler.counted(one.cut, 'thread'))}")
 
 
 def _show_model(report: compiler.ModelReport) -> None:

@@ -133,7 +133,7 @@ bool try_global(Worker &from, uintptr_t address, size_t bytes, Use use, const vo
 
 bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
   if (earlier.epoch != from.epoch) return true;
-  if (earlier.thread >> from.lane_bits != subgroup) return false;
+  if (from.subgroup_of(earlier.thread) != subgroup) return false;
   return earlier.subgroup_epoch != from.subgroup_epochs[subgroup];
 }
 
@@ -154,7 +154,7 @@ bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
 bool read_again(const Worker &from, const Cell &cell, uint32_t subgroup) {
   const Access &read = cell.read;
   return read.many && read.epoch == from.epoch && cell.write.epoch != 0 && cell.write.epoch != from.epoch &&
-         !cell.in_flight && read.thread >> from.lane_bits == subgroup &&
+         !cell.in_flight && from.subgroup_of(read.thread) == subgroup &&
          read.subgroup_epoch == from.subgroup_epochs[subgroup];
 }
 
@@ -181,7 +181,7 @@ void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use u
   }
   Access &last = cell.read;
   const bool current = last.epoch == mine.epoch;
-  if (current && last.thread >> from.lane_bits != subgroup) {
+  if (current && from.subgroup_of(last.thread) != subgroup) {
     cell.other_read = last;
   } else if (current && last.subgroup_epoch == mine.subgroup_epoch && (last.many || last.thread != number)) {
     last = mine;

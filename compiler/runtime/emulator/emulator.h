@@ -181,8 +181,9 @@ class Worker {
   size_t last_region = 0;
 
   uint32_t subgroup_of(const Thread &thread) const {
-    return thread.number >> lane_bits;
+    return subgroup_of(thread.number);
   }
+  uint32_t subgroup_of(uint32_t number) const { return number >> lane_bits; }
   void wait();  // within a fiber: until others have come
   [[noreturn]] void stop(const std::string &report);  // within a fiber
   void tell(const std::string &report);

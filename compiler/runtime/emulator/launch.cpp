@@ -259,7 +259,7 @@ void Worker::run_block() {
         current = nullptr;
         if (launch.failed.load()) return;
         if (thread.state == State::kDone) free_.push_back(thread.fiber);
-        if ((thread.number + 1) >> lane_bits != subgroup_of(thread) || &thread == &threads.back()) fold(*this, thread);
+        if (subgroup_of(thread.number + 1) != subgroup_of(thread) || &thread == &threads.back()) fold(*this, thread);
       }
       done += thread.state == State::kDone;
     }
