@@ -170,10 +170,13 @@ def _volatile_flags(cxx: Cxx) -> tuple[str, ...]:
 
 
 def _step_flags(cxx: Cxx) -> tuple[str, ...]:
-    """Each basic block calls back, and stands in the code before those that it leads on to."""
-    blocks = "bb,no-prune,trace-pc" if cxx.family == "clang" else "trace-pc"
-    order = () if cxx.family == "clang" else ("-fno-reorder-blocks",)
-    return (f"-fsanitize-coverage={blocks}", *order)
+    """Each basic block calls back, and stands in the code before those that it leads on to.
+
+    With scalar replacement g++ loads vectors as a whole and once more by elements.
+    """
+    if cxx.family == "clang":
+        return ("-fsanitize-coverage=bb,no-prune,trace-pc",)
+    return ("-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-fno-tree-sra")
 
 
 def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:

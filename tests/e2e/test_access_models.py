@@ -49,6 +49,20 @@ def test_a_convolution_of_resnet50_on_matrix_units(tmp_path: Path, monkeypatch: 
     assert launch.fetch_efficiency == pytest.approx((100352 + 16 * 3200) / (802816 + 16 * 3200))
 
 
+def test_a_vector_is_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here g++ would load vectors as a whole and once more by elements, which are 16 bytes apart."""
+    text_only(monkeypatch)
+    model, library = tmp_path / "m.onnx", tmp_path / "m.so"
+    onnx.save(_convolution(64, 256, 56), model)
+    run_job(CompileJob.of(model, compiler.CompileOptions(output=library, target="cuda:sm_70")))
+    (launch,) = access_of(library).launches
+    wide = [row for row in launch.rows if "tk_load_aligned<tk_f32x4>" in row.text and "load" in row.kind]
+    assert {row.kind for row in wide} == {"load", "shared load"}
+    assert {row.bytes for row in wide} == {16}
+    assert launch.worst_conflict == 1
+    assert launch.fetch_efficiency == 1.0
+
+
 def test_sizes_that_a_run_decides_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text_only(monkeypatch)
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"

@@ -92,6 +92,28 @@ KNOWN: dict[str, Known] = {
         ),
         barriers=1,
     ),
+    # A compiler of C++ loads elements by themselves, besides; a GPU loads all of them at once.
+    "elements of 16 bytes a lane": Known(
+        (
+            "tk_store_aligned(s0 + x * 4, tk_load_aligned<tk_f32x4>(b0 + x * 4));",
+            "__syncthreads();",
+            "tk_f32x4 sums = tk_splat<tk_f32x4>(0.0f);",
+            "for (int i = 0; i < 3; ++i) {",
+            "  const tk_f32x4 t = tk_load_aligned<tk_f32x4>(s0 + x * 4);",
+            "  sums += t * tk_splat<tk_f32x4>(s0[i]);",
+            "  const tk_f32x4 g = tk_load_aligned<tk_f32x4>(b0 + x * 4);",
+            "  sums += g * tk_splat<tk_f32x4>(t[1] + g[2]);",
+            "}",
+            "tk_store_aligned(b1 + x * 4, sums);",
+        ),
+        (
+            ("f32x4 t", Want("shared load", 3, 96, 12, 12, 1)),
+            ("f32x4 g", Want("load", 3, 96, 48, 48, 16)),
+            ("(s0[i])", Want("shared load", 3, 96, 3, 3, 1)),
+            ("sums);", Want("store", 1, 32, 16, 16, 16)),
+        ),
+        barriers=1,
+    ),
     # 8 bytes: 16 lanes at a time.
     "8 bytes a lane": Known(
         (
