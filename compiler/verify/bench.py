@@ -94,10 +94,6 @@ def _access(request: BenchRequest) -> tuple[AccessReport | None, str]:
         return None, f"{error.what}: {error.why}"
 
 
-def _is_emulated(request: BenchRequest) -> bool:
-    return (request.device or load_settings().device) == EMULATOR
-
-
 def _feeds(library: Model, request: BenchRequest) -> dict[str, Array]:
     sizes = sizes_of(library.manifest, library.inputs, request.dims, request.shapes)
     return read_feeds(library.inputs, (), request.seed, sizes=sizes)
