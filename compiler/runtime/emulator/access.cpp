@@ -264,7 +264,8 @@ void note_wide(uintptr_t address, int bytes) {
 void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place) {
   Notes *mine = notes();
   if (mine == nullptr) return;
-  keep(*mine, AccessKind::kCopy, global, static_cast<size_t>(bytes), offset_of_place(place));
+  if (global != 0)  // zeros are of no place
+    keep(*mine, AccessKind::kCopy, global, static_cast<size_t>(bytes), offset_of_place(place));
   keep(*mine, AccessKind::kSharedStore, shared, static_cast<size_t>(bytes), offset_of_place(place));
   const Busy busy(*worker);
   const int group = worker->current->group;
