@@ -209,8 +209,11 @@ def test_source_needs_no_toolchain_of_the_device(
 
 
 def test_a_finished_library_is_handed_out_for_the_same_toolchain_only(
-    directory: Path, tmp_path: Path, bare: Mapping[str, str]
+    directory: Path, tmp_path: Path, bare: Mapping[str, str], own_cache: Path
 ) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "objects").symlink_to(own_cache / "objects")
+
     def compiled(**more: str) -> Result:
         env = {"TK_CACHE_DIR": str(tmp_path / "cache"), **more}
         args = ("--target", "opencl-nvidia", "-o", tmp_path / "m.so", "--json")

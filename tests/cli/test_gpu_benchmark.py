@@ -153,7 +153,13 @@ def script(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("options", [(), ("--peers", "--networks", "resnet50", "--batches", "1")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), marks=pytest.mark.slow),
+        ("--peers", "--networks", "resnet50", "--batches", "1"),
+    ],
+)
 def test_the_script_for_a_bare_machine(tmp_path: Path, options: tuple[str, ...]) -> None:
     no_gpu()
     done = script("--wheels", str(tmp_path), *options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from compiler.tune.record import Measured
 from tests.support.command import environment, tk
 from tests.support.onnx_models import model, run_onnxruntime
 
-TRIALS = 14
+TRIALS = 6
 
 
 @pytest.fixture(scope="module")
@@ -67,35 +68,42 @@ def found(folder: Path) -> Any:
     return search(folder, "--trials", TRIALS, "--report", "report")
 
 
+@pytest.fixture(scope="module")
+def again(folder: Path, found: Any) -> Any:
+    """What a second search says that goes on in a copy of the first one's database."""
+    shutil.copy(folder / "tuning.db", folder / "again.db")
+    return search(folder, "--trials", 2, "-o", "again.so", "--db", "again.db")
+
+
 def test_a_search_measures_each_kernel_and_leaves_a_library(folder: Path, found: Any) -> None:
     assert (found["ended"], found["measured"], found["known"]) == ("trials", TRIALS, 0)
     assert all(one["trials"] and one["default_ms"] > 0 for one in found["kernels"])
     assert {one["name"].split()[1] for one in found["kernels"]} == {"(first)", "(second)"}
+    assert "graph" not in manifest_of(folder / "model.so")
     x = np.random.default_rng(1).standard_normal((24, 48), np.float32)
     (wanted,) = run_onnxruntime(onnx.load(folder / "model.onnx"), {"x": x}).values()
     got = compiler.load(folder / "model.so").run({"x": x})["y"]
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_known_is_not_measured_again(folder: Path, found: Any) -> None:
-    again = search(folder, "--trials", 4, "-o", "again.so")
+def test_what_is_known_is_not_measured_again(folder: Path, found: Any, again: Any) -> None:
     assert again["known"] >= found["measured"]
-    assert again["measured"] == 4
-    records = [
-        one for key in {k["workload"] for k in found["kernels"]} for one in _database(folder).tried(key)
-    ]
+    assert again["measured"] == 2
+    database = _database(folder, "again.db")
+    records = [one for key in {k["workload"] for k in found["kernels"]} for one in database.tried(key)]
     programs = [(one.workload, one.program) for one in records if one.program]
-    assert len(programs) == len(set(programs)) >= TRIALS + 4
+    assert len(programs) == len(set(programs)) >= TRIALS + 2
 
 
+@pytest.mark.slow  # the strategy itself: tests/unit/tune/strategies
 def test_a_replay_measures_only_what_the_database_has(folder: Path, found: Any) -> None:
-    again = search(folder, "--strategy", "replay", "--trials", 4, "-o", "replayed.so")
+    shutil.copy(folder / "tuning.db", folder / "replayed.db")
+    again = search(folder, "--strategy", "replay", "--trials", 4, "-o", "replayed.so", "--db", "replayed.db")
     assert again["measured"] <= 4
     assert {one["workload"] for one in again["kernels"]} == {one["workload"] for one in found["kernels"]}
 
 
-def test_a_compile_takes_what_the_search_kept(folder: Path, found: Any) -> None:
-    last = search(folder, "--trials", 1, "-o", "last.so")
+def test_a_compile_takes_what_the_search_kept(folder: Path, again: Any) -> None:
     words = (
         "compile",
         "model.onnx",
@@ -105,16 +113,16 @@ def test_a_compile_takes_what_the_search_kept(folder: Path, found: Any) -> None:
         1,
         "--no-db",
         "--db",
-        "tuning.db",
+        "again.db",
         "--json",
     )
     done = tk(*words, cwd=folder)
-    assert done.json["tuned"] == sum(one["kept"] for one in last["kernels"])
-    del found
+    assert done.json["tuned"] == sum(one["kept"] for one in again["kernels"])
 
 
+@pytest.mark.slow  # two searches; what is tried and taken: tests/unit/tune/test_graph_search.py
 def test_decisions_of_the_graph_are_tried_and_a_compile_takes_what_gained(folder: Path) -> None:
-    found = search(folder, "--trials", 1, "--graph", "--db", "graph.db")
+    found = search(folder, "--trials", 1, "--graph", "--db", "graph.db", "-o", "graph.so")
     database = _database(folder, "graph.db")
     (workload,) = [one for one in database.workloads() if one.forms[0][1][0].name == "graph"]
     default, apart = sorted(database.tried(workload.key), key=lambda one: not one.is_default)
@@ -128,8 +136,7 @@ def test_decisions_of_the_graph_are_tried_and_a_compile_takes_what_gained(folder
     assert manifest["graph"]["record"] == gained.id
     assert manifest["graph"]["decisions"]["graph.fusion"] == [1]
     assert len(manifest["steps"]) == 3
-    assert "graph" not in manifest_of(folder / "model.so")
-    again = search(folder, "--trials", 1, "--db", "graph.db", "-o", "again.so")
+    again = search(folder, "--trials", 1, "--db", "graph.db", "-o", "apart-again.so")
     assert len(again["kernels"]) == 3, "kernels are searched in what is known of the graph"
 
 

@@ -18,6 +18,8 @@ from tests.support.onnx_models import model
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugins" / "scan_rule.py"
 X = np.random.default_rng(0).standard_normal((512, 256)).astype(np.float32)
 VECTORS = "scan_columns.vectors"
+pytestmark = pytest.mark.slow
+"""A search as typed; that searches take a plugin's rule: tests/e2e/test_plugins.py."""
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import compiler
+from compiler.targets import all_targets
 from tests.support import command
 
-DEVICES = [one.name for one in compiler.list_targets() if one.name != "cpu"]
+DEVICES = [one.name for one in all_targets() if one.name != "cpu"]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ GROUPS = dict(merged(CASES, 24))
 pytestmark = needs_aarch64
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", typical_first(GROUPS))
 def test_ops(name: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), f"cpu:{ARCH}", tmp_path)
@@ -35,8 +35,10 @@ def test_ops(name: str, tmp_path: Path) -> None:
     "name",
     [
         EACH_KIND,
-        "mnist",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("squeezenet", "shufflenet", "mobilenetv2")),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("mnist", "squeezenet", "shufflenet", "mobilenetv2")
+        ),
     ],
 )
 def test_networks(name: str, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ Step = Callable[[Mapping[str, Array]], Sequence[Array]]
 Made = tuple[onnx.ModelProto, "Arrays", compiler.Model]
 
 
-def small_llama(path: Path) -> None:
-    draft = llama("small", 4.0, layers=2, heads=4, shared=2, depth=16, hidden=48, words=50)
+def small_llama(path: Path, layers: int = 2) -> None:
+    draft = llama("small", 4.0, layers=layers, heads=4, shared=2, depth=16, hidden=48, words=50)
     write_model(draft, path)
 
 
@@ -98,7 +98,7 @@ def generate(decoder: Arrays | InPlace, prompt: Sequence[int] = PROMPT, steps: i
     return tokens
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=["llama", pytest.param("tiny-llama-cache", marks=pytest.mark.slow)])
 def decoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     path = tmp_path_factory.mktemp("decoder") / "m.onnx"
     MODELS[request.param](path)
@@ -123,7 +123,7 @@ def test_the_same_tokens_as_onnxruntime(decoder: Made) -> None:
 def test_states_move_between_specialisations(tmp_path: Path) -> None:
     """The prompt by the general plan, tokens by one of their own, and guesses by the general one again."""
     path, library = tmp_path / "m.onnx", tmp_path / "m.so"
-    small_llama(path)
+    small_llama(path, layers=1)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     expected = generate(Arrays(onnx.load(path), lambda given: session.run(None, dict(given))), steps=12)
     sizes = {"tokens": SizeRange(1, 8), "past": SizeRange(0, 24)}
@@ -179,7 +179,7 @@ def test_states_in_place(decoder: Made) -> None:
 def test_more_than_there_is_room_for(tmp_path: Path) -> None:
     """The dimension and its range are named, and what is kept stays; so it is for what nobody kept."""
     path, library = tmp_path / "m.onnx", tmp_path / "m.so"
-    small_llama(path)
+    small_llama(path, layers=1)
     dims = {"past": compiler.SizeRange(0, 7), "tokens": compiler.SizeRange(1, 6)}
     compiler.compile_model(path, CompileOptions(output=library, target="cpu", dims=dims))
     with compiler.load(library) as model, model.context(1) as context:

@@ -31,7 +31,7 @@ def test_tiny(target: str, tmp_path: Path) -> None:
     assert_close(got["y"], expected().astype(np.float32), 1e-5, target)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("group", typical_first(GROUPS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_ops(target: str, group: str, tmp_path: Path) -> None:
@@ -41,14 +41,14 @@ def test_ops(target: str, group: str, tmp_path: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_networks(target: str, seed: int, tmp_path: Path) -> None:
     _assert_as_onnxruntime(*random_network(seed), target, tmp_path)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_graphs(target: str, seed: int, tmp_path: Path) -> None:

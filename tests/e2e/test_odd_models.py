@@ -272,7 +272,9 @@ def test_model(name: str, tmp_path: Path) -> None:
     assert_computes_the_same(case.proto, case.inputs, tmp_path)
 
 
-@pytest.mark.parametrize("table", SIDE_BY_SIDE)
+@pytest.mark.parametrize(
+    "table", [pytest.param(one, marks=pytest.mark.slow) if one == "batch 1" else one for one in SIDE_BY_SIDE]
+)
 def test_models_side_by_side(table: str, tmp_path: Path) -> None:
     cases = SIDE_BY_SIDE[table]
     for opset in {case.opset for case in cases.values()}:

@@ -37,7 +37,9 @@ def texts(patch: pytest.MonkeyPatch, changed: Callable[[str], str] = str) -> lis
     return seen
 
 
-@pytest.mark.parametrize("target", ["cuda-nvidia", "cuda-nvidia:sm_80", "rocm-amd"])
+@pytest.mark.parametrize(
+    "target", [pytest.param("cuda-nvidia", marks=pytest.mark.slow), "cuda-nvidia:sm_80", "rocm-amd"]
+)
 def test_as_onnxruntime(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = texts(monkeypatch)
     together = merge("products", CASES)

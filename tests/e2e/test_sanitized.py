@@ -21,7 +21,7 @@ from tests.support.model_library import COMPILERS
 from tests.support.onnx_models import assert_close, model, run_onnxruntime
 from toolchain import zoo
 
-FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1")
+FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1")
 SHARED = {"g++": ("libasan.so", ()), "clang++": ("libclang_rt.asan-x86_64.so", ("-shared-libasan",))}
 """What has to be in the process first, and the flag that makes the compiler rely on it."""
 SLOW = ("transformer-encoder", "squeezenet", "mobilenetv2", "shufflenet", "unet", "resnet18-v1")

@@ -38,6 +38,7 @@ CASES = (
     ),
     Case("MatMul", [floats(2, 6, 1024), floats(2, 1024, 20)], tolerance=1e-4),
 )
+ONE_QUICK = [TARGETS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in TARGETS[1:])]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def launches(library: Path) -> tuple[LibraryReport, list[int]]:
     return report, [len(item.launches) for item in report.kernels]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_QUICK)
 def test_as_onnxruntime(target: str, tmp_path: Path) -> None:
     together = merge("sums", CASES)
     got = emulate(together.proto, together.feeds, target, tmp_path)
@@ -65,7 +66,7 @@ def test_as_onnxruntime(target: str, tmp_path: Path) -> None:
     assert report.arena_bytes > 0, "the parts have a place among the intermediates"
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ONE_QUICK)
 def test_what_follows_belongs_to_the_second_launch(target: str, tmp_path: Path) -> None:
     feeds = {"x": floats(1, 512, 5, 5), "other": floats(1, 40, 5, 5)}
     known = {"w": floats(40, 512, 3, 3), "bias": floats(40)}

@@ -242,6 +242,7 @@ def test_edited_source_is_what_runs(tmp_path: Path, edit: Callable[..., Result])
 # ---------------------------------------------------------------- wrong edits
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize("name", EDITABLE)
 @pytest.mark.parametrize("change", [lambda _: "", lambda text: text[: len(text) // 2], lambda _: "\x00{]"])
 def test_a_broken_file_is_refused(

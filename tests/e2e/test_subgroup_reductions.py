@@ -13,7 +13,7 @@ from tests.support.emulated_models import emulate, text_only
 from tests.support.merged_cases import merge
 from tests.support.op_cases import Case, floats, i64
 
-TARGETS = ("cuda-nvidia", "rocm-amd", "rocm-amd:gfx1030")
+TARGETS = ("cuda-nvidia", "rocm-amd", pytest.param("rocm-amd:gfx1030", marks=pytest.mark.slow))
 SHUFFLE = re.compile(r"tk_subgroup_shuffle_xor\((.*?), (\d+)\)")
 CASES = (
     Case("Softmax", [60 * floats(3, 150)], {"axis": -1}),  # several sub-groups for a row

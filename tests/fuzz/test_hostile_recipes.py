@@ -224,6 +224,7 @@ def outcome(folder: Path) -> tuple[str, BadInputError | None]:
         return "", error
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("field", FIELDS)
 def test_hostile_value(field: str, payload: str, alone: None, tmp_path: Path) -> None:
@@ -234,6 +235,7 @@ def test_hostile_value(field: str, payload: str, alone: None, tmp_path: Path) ->
     assert f"{path}:{line}" in str(refused(tmp_path))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("payload", DOUBTFUL)
 @pytest.mark.parametrize("field", FIELDS)
 def test_doubtful_value(field: str, payload: str, alone: None, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.support.random_graphs import random_model
 SEEDS = range(200)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_graph_means_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
     proto, feeds = random_model(seed)

@@ -37,7 +37,7 @@ def assert_computes_the_same(
     assert [one.index for one in report.kernels if not one.replays] == []
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("seed", sorted({*GRAPHS} - {*ONCE_BROKEN}))
 def test_graph(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_model(seed), tmp_path)
@@ -48,13 +48,13 @@ def test_graph_that_was_broken(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_model(seed), tmp_path)
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("seed", NETWORKS)
 def test_network(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_network(seed), tmp_path)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("cxx", COMPILERS)
 @pytest.mark.parametrize("seed", range(1000, 1008))

@@ -101,7 +101,7 @@ def changed(text: str, random_: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_changed_recipe_is_read_or_refused(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ GROUPS = [
 ]
 
 
+@pytest.mark.sample(2, each=("numbers", "opencl_driver"))
 @pytest.mark.parametrize("numbers", [*GROUPS, pytest.param(ONCE_WRONG, id="once wrong")])
 def test_on_opencl(numbers: Sequence[int], opencl_library: Path, opencl_driver: str) -> None:
     drawn = {number: random_schedule(number, Tally()) for number in numbers}

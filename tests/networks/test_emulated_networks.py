@@ -27,7 +27,9 @@ MOST_ERROR = 1e-4
 LIMIT_SECONDS = 3600.0
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", [TARGETS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in TARGETS[1:])]
+)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "mnist" else [pytest.mark.slow]) for name in NETWORKS]
 )

@@ -56,7 +56,7 @@ def compiled(model: Path, target: str, archs: tuple[str, ...], library: Path) ->
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize(("target", "archs"), [CUDA, HIP, HIP_NARROW])
+@pytest.mark.parametrize(("target", "archs"), [CUDA, HIP, pytest.param(*HIP_NARROW, marks=pytest.mark.slow)])
 def test_binaries(
     model: Path, target: str, archs: tuple[str, ...], library: Path, record_property: Record
 ) -> None:
@@ -64,6 +64,7 @@ def test_binaries(
     gpu_images.tell(gpu_images.binaries(model.stem, target, archs, library, took), record_property)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", OPENCL)
 def test_spirv_of_opencl(model: Path, target: str, library: Path, record_property: Record) -> None:
     took = compiled(model, target, (), library)

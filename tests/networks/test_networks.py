@@ -15,7 +15,7 @@ from toolchain.zoo.builder import Draft
 LEFT_OUT = {"perceptron-2gb"}
 """Larger than one protobuf message: tests/e2e/test_library_file.py has it."""
 SMALL = {
-    *SMALL_BUILT, "mnist", "squeezenet", "mobilenetv2",
+    *SMALL_BUILT, "mnist", "squeezenet",
     "transformer-encoder", "transformer-encoder-decomposed",
 }  # fmt: skip
 """Quick enough for every run of the tests; together they have every kind of kernel."""

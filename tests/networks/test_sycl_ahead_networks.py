@@ -48,7 +48,7 @@ def test_both_passes(
     started = gpu_images.now()
     text, functions = module(name, target, tmp_path)
     arch = get_target(target).archs[0]
-    for names in HOST_COMPILERS:
+    for names in HOST_COMPILERS[:1] if (name, target) == QUICK else HOST_COMPILERS:
         cxx = sycl_ahead.host_compiler(names)
         done = sycl_ahead.host_pass(text, arch, cxx, sycl_runtime, tmp_path)
         assert done.returncode == 0, done.stderr[:3000]

@@ -196,6 +196,6 @@ PROMISE = Promise(
         "256 MB: the graph evaluated by the operators' definitions, and every eighth as a library"
     ),
     least=10_000,
-    share=0.006,
+    share=0.003,
     cases=_cases,
 )

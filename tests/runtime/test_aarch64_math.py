@@ -39,6 +39,7 @@ def emulated(program: Path, *arguments: str) -> Completed:
     return run(["qemu-aarch64", "-L", f"/usr/{MACHINE}-linux-gnu", str(program), *arguments])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("function", ALLOWED_ULP)
 def test_a_sample_of_all_floats(directory: Path, function: str) -> None:
     path = directory / "sweep"

@@ -34,6 +34,7 @@ def test_lane_maps_place_every_element(name: str) -> None:
     assert unit.lanes * unit.c.registers == unit.rows * unit.columns
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", UNITS)
 def test_interpreted(name: str) -> None:
     made = _made(name)
@@ -116,6 +117,7 @@ def test_every_rate_is_of_a_unit() -> None:
     assert {name for rates in MATRIX_RATES.values() for name in rates} == set(UNITS)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("arch", MATRIX_RATES)
 def test_compiled(arch: str) -> None:
     target = get_target(f"{'cuda' if arch.startswith('sm_') else 'rocm'}:{arch}")

@@ -13,8 +13,8 @@ from tests.support.model_library import NOTHING, SCALE_ADD, Builder
 
 SANITIZERS = {
     "plain": (),
-    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"),
-    "thread": ("-fsanitize=thread", "-g1"),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O1"),
+    "thread": ("-fsanitize=thread", "-g1", "-O1"),
 }
 
 

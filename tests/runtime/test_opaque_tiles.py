@@ -89,13 +89,16 @@ def test_the_header_stands_only_before_kernels_that_use_it() -> None:
     assert "matrix.hpp" not in SYCL_GPU.module([text.replace("tk_wmma_", "tk_other_")])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("names", HOST_COMPILERS, ids=lambda names: names[0])
 def test_host_pass(names: tuple[str, ...], sycl_runtime: IntelRuntime, tmp_path: Path) -> None:
     done = host_pass(_sycl(list(OPAQUE), 16), "spir64", host_compiler(names), sycl_runtime, tmp_path)
     assert done.returncode == 0, done.stderr[:3000]
 
 
-@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(
+    "lanes", [pytest.param(one, marks=pytest.mark.slow) if one == 16 else one for one in LANES]
+)
 def test_device_pass(lanes: int, spirv_compiler: Path, tmp_path: Path) -> None:
     units = [unit for unit in OPAQUE.values() if unit.lanes == lanes]
     text = _WITHOUT_ATTRIBUTES + _sycl([unit.name for unit in units], lanes)

@@ -119,6 +119,7 @@ def test_on_a_device_that_has_the_tiles(name: str, program: Path, tmp_path: Path
     _check(made, _module(made), program, tmp_path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OPAQUE)
 def test_with_functions_in_place_of_the_unit(name: str, program: Path, tmp_path: Path) -> None:
     made = tiles(name)

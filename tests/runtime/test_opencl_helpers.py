@@ -136,6 +136,7 @@ def assert_near(got: Array, want: Array, exact: bool, what: str) -> None:
     np.testing.assert_allclose(got, want, rtol=scale, atol=scale * 1e-3, err_msg=what)
 
 
+@pytest.mark.sample(2, each=("kind", "opencl_driver"))
 @pytest.mark.parametrize("kind", FLOATS)
 def test_functions_of_one_argument(build: Build, kind: str) -> None:
     texts: Texts = {}
@@ -156,6 +157,7 @@ def test_functions_of_one_argument(build: Build, kind: str) -> None:
                 assert_near(got, want, name in EXACT, f"{name}, {lanes} lanes")
 
 
+@pytest.mark.sample(2, each=("kind", "opencl_driver"))
 @pytest.mark.parametrize("kind", FLOATS)
 def test_functions_of_two_arguments(build: Build, kind: str) -> None:
     texts: Texts = {}
@@ -217,6 +219,7 @@ def quotient(op: str, a: int, b: int) -> int:
     return {"floordiv": floor, "floormod": a - floor * b, "truncdiv": trunc, "truncmod": a - trunc * b}[op]
 
 
+@pytest.mark.sample(2, each=("kind", "opencl_driver"))
 @pytest.mark.parametrize("kind", INTS)
 def test_division_never_traps(build: Build, kind: str) -> None:
     texts: Texts = {}
@@ -274,6 +277,7 @@ def memory_kernels(kind: str, lanes: int) -> Texts:
     return {f"{key}_{lanes}": (inputs, body) for key, body in bodies.items()}
 
 
+@pytest.mark.sample(2, each=("kind", "opencl_driver"))
 @pytest.mark.parametrize("kind", ["f32", "f64", "i64", "u16", "i8"])
 def test_memory_by_lanes(build: Build, kind: str) -> None:
     texts: Texts = {}
@@ -387,6 +391,7 @@ NARROW: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample(2, each=("kind", "opencl_driver"))
 @pytest.mark.parametrize("kind", NARROW)
 def test_narrow_floats(build: Build, kind: str) -> None:
     codes = np.arange(2 ** dtype(kind).bits).astype(f"u{dtype(kind).bytes}")

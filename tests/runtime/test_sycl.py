@@ -68,7 +68,7 @@ def relu(runtime: IntelRuntime, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return small(tmp_path_factory.mktemp("sycl"), "Relu", "relu")
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32, 64])
+@pytest.mark.parametrize("lanes", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 32, 64))])
 def test_gpu_words_are_understood(runtime: IntelRuntime, shim: bytes, lanes: int) -> None:
     text = module_text(SYCL_GPU.prelude + _REVERSE, "00000000", lanes)
     assert build_syclbin(text, "00000000", runtime, shim, load_settings()).pieces
@@ -92,7 +92,9 @@ def test_host_pass_of_the_text_ahead_of_time(
     assert done.returncode == 0, done.stderr[:3000]
 
 
-@pytest.mark.parametrize(("kernels", "lanes"), [(_SCALE, None), (_REVERSE, 32)])
+@pytest.mark.parametrize(
+    ("kernels", "lanes"), [pytest.param(_SCALE, None, marks=pytest.mark.slow), (_REVERSE, 32)]
+)
 def test_device_pass_of_the_text_ahead_of_time(
     runtime: IntelRuntime, shim: bytes, kernels: str, lanes: int | None
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from compiler.core.cache import ContentCache
 from compiler.core.process import run
+from compiler.core.settings import load_settings
 from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, PROGRAM_FLAGS, Contents, Toolchain, link_library
+from compiler.targets.toolchain import find_cxx
 
 FIXTURES = Path(__file__).parents[1] / "runtime" / "fixtures"
 STRICT = ("-Wall", "-Wextra", "-Werror")
@@ -71,7 +74,9 @@ class Builder:
         return output
 
     def toolchain(self, *flags: str, link_flags: tuple[str, ...] = ()) -> Toolchain:
-        return Toolchain(self.cxx, f"test {self.cxx}", (*STRICT, *flags), link_flags, jobs=2)
+        """With warnings as errors, but for a runtime with `flags`: that one is built once for all tests."""
+        identity = find_cxx(replace(load_settings(), cxx=self.cxx)).identity
+        return Toolchain(self.cxx, identity, flags or STRICT, link_flags, jobs=2)
 
     def library(
         self,

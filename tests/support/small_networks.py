@@ -26,7 +26,10 @@ def small_of_each_kind() -> Draft:
     scale = b.add("Unsqueeze", b.random("scale", (32,), 0.8, 1.2), b.ints("scale.axes", (1, 2)))
     x = b.add("Mul", b.add("HardSigmoid", b.add("GlobalAveragePool", x)), x)
     x = b.conv(b.add("Mul", x, scale), "strided", 48, 1, stride=2)
+    x = b.conv(x, "strided depthwise", 48, 3, stride=2, pads=1, group=48)
+    x = b.add("Clip", x, b.scalar("low", 0.0), b.scalar("high", 6.0))
     x = b.add("Squeeze", b.add("GlobalAveragePool", x), b.ints("squeezed", (2, 3)))
+    x = b.add("Flatten", x, axis=1)
     b.output(b.add("Softmax", b.gemm(x, "classifier", 48, 10), name="classes", axis=1), (1, 10))
     return b.draft()
 

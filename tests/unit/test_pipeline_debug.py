@@ -14,8 +14,9 @@ from compiler.lower import PASSES
 from compiler.reports import CompileOptions
 from toolchain import zoo
 
-SMALL = ("mnist", "transformer-encoder", "squeezenet")
+SMALL = ("mnist", "transformer-encoder")
 LARGER = (
+    "squeezenet",
     "unet",
     "transformer-encoder-decomposed",
     "shufflenet",

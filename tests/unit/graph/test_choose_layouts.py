@@ -120,6 +120,7 @@ def test_a_join_in_place_is_worth_a_change_of_its_parts(s: Sketch) -> None:
     assert len({kind(layouts[value]) for value in (a, b, fused.groups[-1].inputs[0])}) == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(120))
 def test_no_assignment_costs_less(seed: int) -> None:
     fused = random_graph(seed)

@@ -46,6 +46,7 @@ def test_innermost_loop_vectorised(program: str) -> None:
     assert_keeps_meaning(func, vectorised(func), "x86-64-v3")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_schedules(seed: int) -> None:
     source = random.Random(seed)

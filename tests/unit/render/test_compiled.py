@@ -50,6 +50,7 @@ def test_a_vector_of_bool_that_is_read_twice(tmp_path: Path) -> None:
     assert_computes(func, vectorised(func), tmp_path)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_schedules(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)

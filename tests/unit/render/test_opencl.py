@@ -35,6 +35,7 @@ def assert_computes(before: Func, scheduled: Func, library: Path, driver: str) -
         np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.sample(2, each=("vectors", "opencl_driver"))
 @pytest.mark.parametrize("vectors", [False, True])
 def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_driver: str) -> None:
     func = program()
@@ -48,6 +49,7 @@ def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_dri
         )
 
 
+@pytest.mark.sample(2, each=("name", "opencl_driver"))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_vectorised(name: str, opencl_library: Path, opencl_driver: str) -> None:
     func = PROGRAMS[name]()

@@ -112,6 +112,7 @@ def inputs_of(func: Func) -> dict[str, np.ndarray]:
     return made
 
 
+@pytest.mark.sample(2, each=("vectors", "arch"))
 @pytest.mark.parametrize("arch", ["host", "x86-64"])
 @pytest.mark.parametrize("vectors", [False, True])
 def test_all_types_and_functions(vectors: bool, arch: str, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def launches(lowered: Func) -> list[Stmt]:
     return list(body.stmts) if isinstance(body, Seq) else [body]
 
 
-@pytest.mark.sample(16, each=("name",))
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("facts", FACTS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_analytic_choice(name: str, facts: str) -> None:
@@ -91,7 +91,7 @@ def test_the_analytic_choice(name: str, facts: str) -> None:
             )
 
 
-@pytest.mark.sample(5, each=("name",))
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_any_point_of_the_design_space(name: str, seed: int) -> None:
@@ -99,7 +99,7 @@ def test_any_point_of_the_design_space(name: str, seed: int) -> None:
         assert_meaning(func, schedule, "tiny")
 
 
-@pytest.mark.sample(10, each=("name",))
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
     for func, schedule in scheduled(name, "tiny", AnalyticChooser()):
@@ -107,7 +107,7 @@ def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
         interpret(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
 
 
-@pytest.mark.sample(4, each=("name",))
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_trace_replays(name: str) -> None:
     for func, schedule in scheduled(name, "sm_70", AnalyticChooser()):
@@ -212,7 +212,7 @@ def test_flat_work_takes_vectors_where_they_are_whole() -> None:
         assert bool(ramps) == wide
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_products(seed: int) -> None:
     r = random.Random(seed)

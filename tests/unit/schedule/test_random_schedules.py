@@ -108,6 +108,7 @@ def tally() -> Tally:
     return Tally()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, 50))
 def test_results_are_those_of_the_unscheduled_program(first: int, tally: Tally) -> None:
     for number in range(first, first + 50):

@@ -193,7 +193,7 @@ def test_objects_are_cached_by_content(tmp_path: Path) -> None:
 
 def test_the_runtime_is_compiled_while_kernels_are_made(tmp_path: Path) -> None:
     """What links the library finds all of it in the cache."""
-    with KernelBuild(get_target("cpu"), settings(tmp_path)) as build:
+    with KernelBuild(get_target("cpu"), settings(tmp_path), extra_flags=("-O0",)) as build:
         build.start_runtime()
     before = set(build.cache.root.rglob("*.o"))
     with ThreadPoolExecutor(max_workers=1) as pool:
