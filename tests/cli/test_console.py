@@ -170,6 +170,7 @@ def test_file_names_are_safe_and_differ(names: list[str]) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -24,7 +24,7 @@ from compiler.tune.record import Measured
 from tests.support.command import environment, tk
 from tests.support.onnx_models import model, run_onnxruntime
 
-TRIALS = 6
+TRIALS = 14
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,7 @@ def test_prune_says_what_it_does(tk: Tk, path: Path, tmp_path: Path) -> None:
     assert "version 1, nothing to do" in tk("tune", "migrate").out
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [("show", "0123"), ("export", "e.jsonl"), ("merge", "t.db", "--db", "n.db"), ("prune",), ("migrate",)],

@@ -25,7 +25,7 @@ GROUPS = dict(merged(CASES, 24))
 pytestmark = needs_aarch64
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", typical_first(GROUPS))
 def test_ops(name: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), f"cpu:{ARCH}", tmp_path)

@@ -23,7 +23,7 @@ def test_ops_on_host_cores(name: str, opencl_driver: str, tmp_path: Path) -> Non
     assert_computes(merge(name, GROUPS[name]), "opencl-cpu", tmp_path, opencl_driver)
 
 
-@pytest.mark.sample(64, each=("target",))
+@pytest.mark.sample(16, each=("name", "target"))
 @pytest.mark.parametrize("target", GPUS)
 @pytest.mark.parametrize("name", typical_first(GROUPS))
 def test_ops_as_for_gpus(name: str, target: str, opencl_driver: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,14 +53,17 @@ def launches(library: Path) -> tuple[LibraryReport, list[int]]:
     return report, [len(item.launches) for item in report.kernels]
 
 
+@pytest.mark.parametrize(
+    "cases", [CASES[2:4], pytest.param(CASES, marks=pytest.mark.slow)], ids=["few", "all"]
+)
 @pytest.mark.parametrize("target", ONE_QUICK)
-def test_as_onnxruntime(target: str, tmp_path: Path) -> None:
-    together = merge("sums", CASES)
+def test_as_onnxruntime(target: str, cases: Sequence[Case], tmp_path: Path) -> None:
+    together = merge("sums", cases)
     got = emulate(together.proto, together.feeds, target, tmp_path)
     problems = together.problems(got)
     assert not problems, "\n".join(problems)
     report, counts = launches(tmp_path / f"{target}.so")
-    assert counts == [2] * len(CASES), "the parts, and their sum"
+    assert counts == [2] * len(cases), "the parts, and their sum"
     assert all(item.replays for item in report.kernels)
     assert report.module_replays
     assert all(item.launches[0].grid[2] > 1 for item in report.kernels), "the chunks lie along z"

@@ -251,6 +251,7 @@ def test_a_broken_file_is_refused(
     assert_refused(edit(name, change), name)
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [

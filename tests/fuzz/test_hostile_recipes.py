@@ -320,6 +320,7 @@ def test_hostile_file(case: str, alone: None, tmp_path: Path) -> None:
     assert f"{path}:{line}" in str(error), str(error)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [

@@ -56,7 +56,9 @@ def compiled(model: Path, target: str, archs: tuple[str, ...], library: Path) ->
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize(("target", "archs"), [CUDA, HIP, pytest.param(*HIP_NARROW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("target", "archs"), [CUDA, *(pytest.param(*one, marks=pytest.mark.slow) for one in (HIP, HIP_NARROW))]
+)
 def test_binaries(
     model: Path, target: str, archs: tuple[str, ...], library: Path, record_property: Record
 ) -> None:

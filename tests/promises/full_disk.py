@@ -194,6 +194,6 @@ PROMISE = Promise(
     criterion="exit code 0, or 4 with a message that names a path and bytes; the old library is whole; no "
     "temporary file stays; the same command succeeds when there is space",
     least=192,
-    share=0.02,
+    share=0.01,
     cases=cases,
 )

@@ -179,6 +179,6 @@ PROMISE = Promise(
     criterion="the result is the old or the new one, byte for byte; an error of the disk ends with exit "
     "code 0 or 4; the next run succeeds without a hand's help and removes what was left",
     least=250,
-    share=0.01,
+    share=0.005,
     cases=cases,
 )

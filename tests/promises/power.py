@@ -209,6 +209,6 @@ PROMISE = Promise(
     criterion="the library is the old or the new one, the new one if the compile had ended; all that the "
     "cache hands out is whole; each acknowledged record is read; what is compiled then is right",
     least=3000,
-    share=0.008,
+    share=0.004,
     cases=cases,
 )

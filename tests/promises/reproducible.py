@@ -155,6 +155,6 @@ PROMISE = Promise(
     criterion="library, manifest, sources and all other texts of the stages are the same, byte for byte, "
     "with another hash seed, time zone, locale, number of jobs, folder, user, umask and time",
     least=80,
-    share=0.012,
+    share=0.006,
     cases=cases,
 )

@@ -69,7 +69,7 @@ _FORBIDDEN = {
 def reads_environment(source: Source) -> Iterator[str]:
     if source.path in SETTINGS:
         return
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if _of_os(node) in _ENVIRONMENT:
             yield f"line {node.lineno}: os.{_of_os(node)}; read it in a settings module"
         elif isinstance(node, ast.ImportFrom) and node.module == "os":
@@ -79,7 +79,7 @@ def reads_environment(source: Source) -> Iterator[str]:
 def starts_programs(source: Source) -> Iterator[str]:
     if source.path in PROGRAMS:
         return
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if isinstance(node, ast.Import):
             yield from (f"line {node.lineno}: imports {a.name}" for a in node.names if a.name == "subprocess")
         elif isinstance(node, ast.ImportFrom) and node.module == "subprocess":
@@ -91,7 +91,7 @@ def starts_programs(source: Source) -> Iterator[str]:
 def writes_files(source: Source) -> Iterator[str]:
     if source.path in WRITERS:
         return
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -107,7 +107,7 @@ def changes_files(source: Source) -> Iterator[str]:
     """Removing, renaming and making names goes through core/disk.py, where tests make it fail."""
     if source.path in CHANGERS:
         return
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         place, name = ast.unparse(node.func.value), node.func.attr
@@ -127,7 +127,7 @@ def imports_tempfile(source: Source) -> Iterator[str]:
 
 def opens_urls(source: Source) -> Iterator[str]:
     """Downloads know the site's proxy, mirrors and CA bundle; others import http.client for its errors."""
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if isinstance(node, ast.Import):
             found = [one.name for one in node.names]
         else:
@@ -143,7 +143,7 @@ def compares_target_names(source: Source) -> Iterator[str]:
         return
     # In loops/, which knows no targets, `target` is what a cast or a store aims at.
     knows_targets = not source.path.startswith("compiler/loops/")
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if isinstance(node, ast.Compare):
             named = _named_targets([node.left, *node.comparators])
             yield from (

@@ -95,7 +95,7 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 def imported(source: Source) -> Iterator[str]:
     """Dotted names of all modules that a file imports, wherever in the file."""
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -138,7 +138,7 @@ def up_the_schedule(source: Source) -> Iterator[str]:
 
 
 def behind_the_front_door(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         modules = (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)

@@ -34,7 +34,7 @@ def called(*tops: str, but: Sequence[str] = ()) -> set[str]:
         node.func
         for source in python_sources(*tops)
         if not source.path.startswith(tuple(but))
-        for node in ast.walk(source.tree())
+        for node in source.nodes()
         if isinstance(node, ast.Call)
     )
     return {call.attr if isinstance(call, ast.Attribute) else ast.unparse(call) for call in calls}

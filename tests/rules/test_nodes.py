@@ -62,7 +62,7 @@ def declared(source: Source) -> list[str]:
 
 def named(source: Source) -> Iterator[str]:
     """What a file imports of the module with the nodes, or uses of it as `ir.Name`."""
-    for item in ast.walk(source.tree()):
+    for item in source.nodes():
         if (
             isinstance(item, ast.ImportFrom)
             and item.module in DECLARED_IN

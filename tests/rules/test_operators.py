@@ -44,7 +44,7 @@ def names_an_operator(source: Source) -> Iterator[str]:
     """Strings that are an operator's name, and questions to the beginning or end of one."""
     if source.path.startswith(THEIR_PLACES) or source.path in EXCEPTIONS:
         return
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES:
             if (source.path, node.value) not in OTHER_MEANINGS:
                 yield f"line {node.lineno}: names the operator {node.value}; ask its record"

@@ -27,7 +27,7 @@ def long_file(source: Source) -> Iterator[str]:
 
 
 def long_functions(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree()):
+    for node in source.nodes():
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         lines = _code_lines(node)

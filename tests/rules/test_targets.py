@@ -76,7 +76,7 @@ def _means_something_else(path: str, word: str) -> bool:
 
 def _strings(source: Source) -> Iterator[tuple[int, str]]:
     if source.path.endswith(".py"):
-        for node in ast.walk(source.tree()):
+        for node in source.nodes():
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.lineno, node.value
         return

@@ -51,6 +51,7 @@ def test_a_sample_of_all_floats(directory: Path, function: str) -> None:
     assert float(error) <= ALLOWED_ULP[function] + 1e-3, message
 
 
+@pytest.mark.slow  # as in test_math.py; operators as they are compiled: tests/e2e/test_aarch64.py
 def test_memory_shuffles_and_reductions(directory: Path) -> None:
     done = emulated(built("vector_check.cpp", directory / "check", "-O1"))
     assert done.returncode == 0, done.stdout

@@ -23,7 +23,7 @@ SANITIZERS = {
 def test_stress(builder: Builder, tmp_path: Path, sanitizer: str, threads: int) -> None:
     program = builder.program(tmp_path / "stress", ["pool_stress.cpp"], *SANITIZERS[sanitizer])
     environment = child_environment(TSAN_OPTIONS="halt_on_error=1", ASAN_OPTIONS="detect_leaks=1")
-    done = run([str(program), str(threads), "0.5"], env=environment, timeout=60)
+    done = run([str(program), str(threads), "0.3"], env=environment, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[0]) > 100
 

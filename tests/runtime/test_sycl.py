@@ -80,7 +80,7 @@ def test_compiler_messages_are_shown(runtime: IntelRuntime, shim: bytes) -> None
         build_syclbin(text, "00000000", runtime, shim, load_settings())
 
 
-@pytest.mark.sample(2, each=("names", "lanes"))
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("names", HOST_COMPILERS, ids=lambda names: names[0])
 @pytest.mark.parametrize(("kernels", "lanes"), [(_SCALE, None), (_REVERSE, 32)])
 def test_host_pass_of_the_text_ahead_of_time(

@@ -27,10 +27,19 @@ class Source:
     def tree(self) -> ast.Module:
         return _parsed(self)
 
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, which many rules look at: collected once."""
+        return _nodes(self)
+
 
 @cache
 def _parsed(source: Source) -> ast.Module:
     return ast.parse(source.text, source.path)
+
+
+@cache
+def _nodes(source: Source) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parsed(source)))
 
 
 @cache

@@ -203,6 +203,7 @@ def test_missing_image_is_no_failure(start: Start) -> None:
     assert engine.image("x") is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -80,6 +80,7 @@ MODELS: dict[str, dict[str, Dims]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "command"), [*((name, "inspect") for name in MODELS), ("no rank", "compile")]
 )

@@ -100,7 +100,7 @@ def test_names_differ_where_the_content_differs() -> None:
             assert references.setdefault(one.reference, one.key) == one.key
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_recipe_passes_hadolint(name: str, tmp_path: Path) -> None:
     """What it finds must be among the exceptions of the recipe, which say why."""

@@ -123,7 +123,7 @@ def test_a_locked_version_that_the_archive_has_comes_from_there(place: Place) ->
     assert place.fetched == ["alpha_99~stub_all.deb", "beta_99~stub_all.deb"]
 
 
-@pytest.mark.parametrize("lists", ["one line", "plain", "stanzas"])
+@pytest.mark.parametrize("lists", [pytest.param("one line", marks=pytest.mark.slow), "plain", "stanzas"])
 def test_one_that_is_gone_comes_from_the_snapshot(place: Place, lists: str) -> None:
     superseded(place, LOCKED)
     if lists == "stanzas":

@@ -17,6 +17,7 @@ NAMES = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_generated_dockerfiles(name: str) -> None:
     for plan in _with_components(plan_image(resolve(name, load_catalog()))):

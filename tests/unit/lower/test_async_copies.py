@@ -53,6 +53,7 @@ def lowered(stages: int, shape: tuple[int, int, int] = (16, 16, 64)) -> tuple[Fu
     return func, schedule, lower_all(schedule.func, WITH)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_parts_arrive_while_others_are_multiplied(stages: int) -> None:
     func, schedule, flat = lowered(stages)

@@ -33,6 +33,7 @@ def assert_keeps_meaning(before: Func, scheduled: Func, facts_name: str) -> Func
     return lowered
 
 
+@pytest.mark.sample(2, each=("facts",))
 @pytest.mark.parametrize("facts", FACTS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_unscheduled(program: str, facts: str) -> None:
@@ -55,6 +56,7 @@ def test_random_schedules(seed: int) -> None:
     assert_keeps_meaning(func, scheduled, source.choice(list(FACTS)))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("facts", FACTS)
 def test_a_kernel_that_is_unrolled_too_far_stays_short(facts: str) -> None:
     """16 x 16 registers, 16 steps for each: 4,096 products."""

@@ -145,6 +145,7 @@ class StagesChooser:
         return value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["conv 3x3", "conv grouped", "conv batch", "conv dilated", "dense"])
 def test_the_next_part_is_fetched_while_one_is_multiplied(name: str) -> None:
     chooser = StagesChooser(random.Random(name), 2)

@@ -95,6 +95,7 @@ def trips(loop: For) -> int:
     return int(loop.extent.value)
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_a_contraction_accumulates_vectors_in_registers(name: str) -> None:
     schedule = middle(CONTRACTIONS[name])
@@ -106,6 +107,7 @@ def test_a_contraction_accumulates_vectors_in_registers(name: str) -> None:
     assert VECTOR not in [loop.kind for loop in loops[:-1]]
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_the_tile_fits_the_registers_and_lies_inside_of_the_reduction(name: str) -> None:
     schedule = middle(CONTRACTIONS[name])
@@ -201,6 +203,7 @@ def test_lines_stay_apart_where_a_row_fills_the_registers_or_threads_would_have_
     assert trips(first) >= 4
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_one_loop_outermost_is_shared_by_the_threads(name: str) -> None:
     schedule = middle(CONTRACTIONS[name])
@@ -222,6 +225,7 @@ def test_threads_share_rows_where_columns_do_not_come_out_even(rows: int) -> Non
     assert (outermost.kind, trips(outermost) % 4) == (PARALLEL, 0)
 
 
+@pytest.mark.sample(2, each=("name",))
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_the_epilogue_is_vectors_under_the_loops_of_the_sums(name: str) -> None:
     schedule = middle(CONTRACTIONS[name])

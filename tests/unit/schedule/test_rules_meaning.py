@@ -62,7 +62,7 @@ def assert_meaning(func: Func, schedule: Schedule, facts: TargetFacts) -> None:
     assert_close(wanted, run_flat(schedule.func, lower_all(schedule.func, facts), inputs, shuffle=2))
 
 
-@pytest.mark.sample(10, each=("name",))
+@pytest.mark.sample(5, each=("name",))
 @pytest.mark.parametrize("lanes", FACTS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_analytic_choice(name: str, lanes: int) -> None:
@@ -70,7 +70,7 @@ def test_the_analytic_choice(name: str, lanes: int) -> None:
         assert_meaning(func, schedule, FACTS[lanes])
 
 
-@pytest.mark.sample(38, each=("name",))
+@pytest.mark.sample(19, each=("name",))
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_any_point_of_the_design_space(name: str, seed: int) -> None:
@@ -79,7 +79,7 @@ def test_any_point_of_the_design_space(name: str, seed: int) -> None:
         assert_meaning(func, schedule, FACTS[lanes])
 
 
-@pytest.mark.sample(10, each=("name",))
+@pytest.mark.sample(5, each=("name",))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
     for func, schedule in scheduled(name, 4, AnalyticChooser()):
@@ -87,7 +87,7 @@ def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
         run_logical(placed, random_inputs(func), races=True)
 
 
-@pytest.mark.sample(16, each=("name",))
+@pytest.mark.sample(8, each=("name",))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_trace_replays(name: str) -> None:
     for func, schedule in scheduled(name, 4, AnalyticChooser()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +55,7 @@ def test_one_graph_computes_what_onnxruntime_does_at_every_size(name: str, tmp_p
     for sizes in SIZES[name]:
         given = feeds(proto, sizes)
         expected = dict(zip(graph.output_names, session.run(None, given), strict=True))
-        for one, beyond in product((graph, rewritten), (np.nan, 1e6)):
+        for one, beyond in ((graph, np.nan), (rewritten, np.nan), (rewritten, 1e6)):
             got = evaluate(one, given, beyond=beyond)
             for output, array in expected.items():
                 np.testing.assert_allclose(got[output], array, rtol=1e-4, atol=1e-5, err_msg=f"{sizes}")

@@ -95,6 +95,7 @@ def test_a_workload_of_a_graph_is_read_back() -> None:
     assert again.key == workload.key
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "decisions", [*({"layout": layout} for layout in [*Layouts][1:]), {"fusion": 1}, {"fusion": 2}]
 )

@@ -32,7 +32,7 @@ def model_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         file.unlink()
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("model_path", "name"), [(n, n) for n in _SMALL], indirect=["model_path"])
 def test_counts_are_the_recorded_ones(model_path: Path, name: str) -> None:
     model = onnx.load(model_path)
@@ -56,7 +56,7 @@ def test_counts_of_big_networks_are_the_recorded_ones(name: str) -> None:
     assert record.gflop == pytest.approx(_gflop(model), rel=0.01)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("model_path", "name"),
     [*((n, n) for n in _SMALL), *(pytest.param(n, n, marks=pytest.mark.slow) for n in _BIG)],

@@ -55,7 +55,7 @@ def test_every_form_is_checked_and_timed(tmp_path: Path) -> None:
     """Filters of Winograd's forms are no inputs of the direct one: each form has its own right results."""
     weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
     node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
-    inputs = {"x": np.zeros((1, 16, 14, 14), np.float32)}
+    inputs = {"x": np.zeros((1, 16, 8, 8), np.float32)}
     onnx.save(model([node], inputs, ["y"], {"w": weights}), tmp_path / "m.onnx")
     workload = next(one for one in workloads_of(tmp_path / "m.onnx") if len(one.forms) > 1)
     made = [default_of(workload, **{workload.decision: (number,)}) for number in range(len(workload.forms))]

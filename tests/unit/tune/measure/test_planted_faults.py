@@ -88,6 +88,7 @@ def measured(names: Sequence[str], count: int = 1) -> list[Measured]:
     return found
 
 
+@pytest.mark.slow  # each of these kinds in a search: tests/e2e/test_planted_in_search.py
 def test_each_fault_gets_its_class_and_costs_no_other_candidate() -> None:
     measured(ONE_OF_EACH)
 
