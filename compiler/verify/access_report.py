@@ -98,7 +98,8 @@ class LaunchAccess:
     def fetch_efficiency(self) -> float | None:
         """The fewest sectors of all fetches as a part of those that they take; None without any."""
         rows = self.of(*_FETCHES)
-        return sum(row.least for row in rows) / sum(row.units for row in rows) if rows else None
+        taken = sum(row.units for row in rows)
+        return sum(row.least for row in rows) / taken if taken else None
 
     @property
     def worst_conflict(self) -> int:

@@ -232,6 +232,19 @@ KNOWN: dict[str, Known] = {
         barriers=8,
         waits=(4, 4),
     ),
+    # Half of the lanes copy zeros: they take part, and read nothing.
+    "copies of nothing": Known(
+        (
+            "tk_async_copy_or_zero<4>(s0 + x, b0 + x, x < 16);",
+            "tk_async_commit();",
+            "tk_async_wait<0>();",
+            "__syncthreads();",
+            "b1[x] = s0[x];",
+        ),
+        (("x < 16", Want("copy", 1, 32, 2, 2, 2)), ("x < 16", Want("shared store", 1, 32, 1, 1, 1))),
+        barriers=1,
+        waits=(1, 1),
+    ),
     # The next copy is on its way while the last one is used; the first has nothing to hide behind.
     "copies in a pipeline": Known(
         (

@@ -150,7 +150,7 @@ template <int bytes> TK_INLINE void tk_async_copy_or_zero(void *shared, const vo
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global), "n"(bytes), "r"(size) : "memory");
 #elif defined(TK_EMULATOR)
-    tk_emu_async_copy(shared, holds ? global : nullptr, bytes);
+    tk_emu_async_copy(shared, (const void *)((uintptr_t)global * holds), bytes); /* no branch there, none here */
 #else
     typedef tk_vec<uint32_t, bytes / 4> word;
     *(word *)shared = holds ? *(const word *)global : word{};

@@ -25,7 +25,7 @@ constexpr int kWindows = 4;
 struct Event {
   uint32_t place;
   uint8_t kind, bytes;
-  bool flag;  // of a wait: nothing was computed since what it waits for was committed
+  bool flag;  // of a wait: nothing was computed since what it waits for was committed; of a copy: of zeros
   uint64_t address;
 };
 
@@ -122,6 +122,7 @@ uint64_t sectors_of(const Request &request, uint64_t *least) {
   sectors.clear();
   spans.clear();
   for (const Event *one : request.lanes) {
+    if (one->flag) continue;  // takes part, and reads nothing
     spans.emplace_back(one->address, one->address + one->bytes);
     for (uint64_t n = one->address / kSector; n <= (one->address + one->bytes - 1) / kSector; ++n) sectors.push_back(n);
   }
@@ -264,8 +265,7 @@ void note_wide(uintptr_t address, int bytes) {
 void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place) {
   Notes *mine = notes();
   if (mine == nullptr) return;
-  if (global != 0)  // zeros are of no place
-    keep(*mine, AccessKind::kCopy, global, static_cast<size_t>(bytes), offset_of_place(place));
+  keep(*mine, AccessKind::kCopy, global, static_cast<size_t>(bytes), offset_of_place(place), global == 0);
   keep(*mine, AccessKind::kSharedStore, shared, static_cast<size_t>(bytes), offset_of_place(place));
   const Busy busy(*worker);
   const int group = worker->current->group;

@@ -225,7 +225,7 @@ class Busy {
 #if TK_EMU_ACCESS
 void note(uintptr_t address, size_t bytes, Use use, const void *place);
 void note_wide(uintptr_t address, int bytes);  // what follows there is one access of so many bytes
-void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place);
+void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place);  // global 0: of zeros
 void note_wait(int pending, const void *place);
 void note_product();
 void note_step(const void *place);  // of the kernel's flow of control
