@@ -119,7 +119,7 @@ class _Insert:
         if int_of(loop.extent) == 1:
             body, after = self.stmt(loop.body, pending)
             first = {loop.var.name: const(0)}
-            made = loop.replace(body=body)
+            made: Stmt = loop.replace(body=body)
             if isinstance(body, Seq) and isinstance(body.stmts[0], Barrier):  # where others see it, too
                 made = seq(body.stmts[0], loop.replace(body=seq(*body.stmts[1:])))
             return made, tuple(x.mapped(lambda access: access.at(first)) for x in after)
