@@ -124,9 +124,8 @@ def matrix_options(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -
 
 def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     unit = tile.unit
-    too_large = tile.rows >= 2 * max(problem.rows, unit.rows) or tile.columns >= 2 * max(
-        problem.columns, unit.columns
-    )
+    # Half of it would be nothing; and of eight rows in a tile of sixteen, lanes do not keep what is theirs.
+    too_large = tile.rows >= 2 * problem.rows or tile.columns >= 2 * problem.columns
     return (
         not too_large
         and tile.threads <= min(facts.limit("threads_per_block") or 1024, 512)
