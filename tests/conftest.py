@@ -85,6 +85,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def empty_cache(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache without finished libraries; the objects of other tests may be used."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (own_cache / "objects").mkdir(exist_ok=True)
+    (cache / "objects").symlink_to(own_cache / "objects")
+    monkeypatch.setenv("TK_CACHE_DIR", str(cache))
+    return cache
+
+
+@pytest.fixture
 def tk(tmp_path: Path) -> Callable[..., command.Result]:
     """Run `tk` in a directory of this test."""
 

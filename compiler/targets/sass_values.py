@@ -243,7 +243,10 @@ def _plop3(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) ->
     if len(parts) < 6:
         return None
     table = int(parts[5], 0)
-    function = lambda a, b, c: table >> (bool(a) << 2 | bool(b) << 1 | bool(c)) & 1  # noqa: E731
+
+    def function(a: int, b: int, c: int) -> int:
+        return table >> (bool(a) << 2 | bool(b) << 1 | bool(c)) & 1
+
     return _sets(parts[0], function, get[2:5]) if parts[0] in one.defines else None
 
 
@@ -271,7 +274,10 @@ def _halves(_one: MachineInstruction, parts: Sequence[str], _get: Sequence[Get])
 
 def _minimum(one: MachineInstruction, parts: Sequence[str], get: Sequence[Get]) -> Step | None:
     convert = int if ".U32" in one.opcode else signed
-    function = lambda a, b, least: (min if least else max)(a, b, key=convert)  # noqa: E731
+
+    def function(a: int, b: int, least: int) -> int:
+        return (min if least else max)(a, b, key=convert)
+
     return _sets(parts[0], function, get[1:4]) if len(parts) >= 4 else None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compiler.core.diagnostics import BadInputError, HostError, TkError
 from compiler.core.progress import Progress, silent
@@ -27,6 +29,7 @@ from compiler.verify.sizes import free_names, plan_of, sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
 _PROFILE_RUNS = 20
+_T = TypeVar("_T")
 
 
 def bench_library(request: BenchRequest, *, progress: Progress = silent) -> BenchReport:
@@ -69,7 +72,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         peak_gflops=peak,
         percent_of_peak=rates.percent(mine),
         baseline=next((one for one in times if one.library is None), None),
-        kernels=kernel_times(library, context, feeds) if request.profile else (),
+        kernels=kernel_times(library, context, feeds, request.seconds) if request.profile else (),
         warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy, uncounted))),
         device=library.device,
         on_device=_on_device(bound[0], request) if library.device else None,
@@ -124,25 +127,36 @@ def _on_device(run: BoundRun, request: BenchRequest) -> DeviceTimes | None:
     """What runs take by the device's clock; None where the library or the emulator has none."""
     if _is_emulated(request):
         return None
-    found = list(filter(None, (run.measure() for _ in range(_PROFILE_RUNS))))
+    found = list(filter(None, _several(run.measure, request.seconds)))
     if not found:
         return None
     kernels = statistics.median(one.kernels for one in found)
     return DeviceTimes(1e-6 * kernels, 1e-6 * statistics.median(one.with_copies for one in found))
 
 
+def _several(measured: Callable[[], _T], seconds: float) -> Iterator[_T]:
+    """Several measurements: once at least, and then as many as begin in this time, up to `_PROFILE_RUNS`."""
+    end = time.monotonic() + seconds
+    for number in range(_PROFILE_RUNS):
+        if number and time.monotonic() > end:
+            return
+        yield measured()
+
+
 def _is_emulated(request: BenchRequest) -> bool:
     return (request.device or load_settings().device) == EMULATOR
 
 
-def kernel_times(library: Model, context: Context, feeds: Mapping[str, Array]) -> tuple[KernelTime, ...]:
-    """Median time of every kernel over some profiled inferences, the slowest first."""
+def kernel_times(
+    library: Model, context: Context, feeds: Mapping[str, Array], seconds: float = math.inf
+) -> tuple[KernelTime, ...]:
+    """Median time of every kernel over some profiled inferences, the slowest first; ends after `seconds`."""
     samples: dict[int, list[float]] = {}
     calls: dict[int, int] = {}
-    for _ in range(_PROFILE_RUNS):
+    for steps in _several(lambda: context.profile(feeds), seconds):
         totals: dict[int, float] = {}
         calls = {}
-        for step in context.profile(feeds):
+        for step in steps:
             totals[step.kernel] = totals.get(step.kernel, 0.0) + step.nanoseconds * 1e-6
             calls[step.kernel] = calls.get(step.kernel, 0) + 1
         for kernel, ms in totals.items():

@@ -19,6 +19,7 @@ from compiler.stages.finished import FinishedLibraries, finished_key, package_di
 from tests.support.command import tk
 from tests.support.onnx_models import model
 
+pytestmark = pytest.mark.usefixtures("empty_cache")
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
@@ -37,17 +38,6 @@ def compiled(path: Path, output: Path, **options: Any) -> compiler.CompileReport
 def result(library: Path) -> np.ndarray:
     with compiler.load(library) as loaded:
         return loaded.run({"x": X})["y"]
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No finished libraries; the objects of other tests may be used."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (own_cache / "objects").mkdir(exist_ok=True)
-    (cache / "objects").symlink_to(own_cache / "objects")
-    monkeypatch.setenv("TK_CACHE_DIR", str(cache))
-    return cache
 
 
 def test_the_second_compile_hands_out_the_same_bytes(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.support.onnx_models import model
 from tests.support.sized_models import SIZED
 from tests.support.tuned import job_of, record_of, tune, workloads_of
 
+pytestmark = pytest.mark.usefixtures("empty_cache")
 X = np.linspace(-1, 1, 24 * 36, dtype=np.float32).reshape(24, 36)
 
 
@@ -57,7 +58,7 @@ def test_a_record_is_compiled_with_and_named(path: Path) -> None:
     default = kernel(path)
     (record,) = tune(path, own())
     report = compiled(path)
-    assert (before.tuned, report.tuned, report.near_hits) == (0, 1, 0)
+    assert (before.tuned, before.cached, report.tuned, report.near_hits) == (0, False, 1, 0)
     found = kernel(path)
     wanted = {name: list(value) for name, value in record.decisions.items()}
     assert (default["record"], found["record"]) == ("", record.id)

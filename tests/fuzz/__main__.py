@@ -23,7 +23,7 @@ from compiler.core.settings import child_environment, export
 from tests.fuzz.attempt import PLAIN, SANITIZED, How
 from tests.fuzz.graphs import TOGETHER, graph_of, profile_of
 from tests.fuzz.outcome import FAULTS, Outcome, Outcomes, State
-from tests.fuzz.processes import blocks, of_blocks, outcomes_of
+from tests.fuzz.processes import blocks, having, of_blocks, outcomes_of
 from tests.fuzz.shrink import shrink
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +66,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=TOGETHER,
         help=f"of {TOGETHER} graphs with the same types; fewer: more types",
     )
+    parser.add_argument("--having", metavar="OP", help="only graphs with this operator")
     parser.add_argument("--seed", type=int, help="run this one graph again")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="processes; default: one a processor"
@@ -110,7 +111,10 @@ def _many(options: argparse.Namespace, how: How) -> list[Outcome]:
     known = {} if options.again else kept.read()
     export({"TK_JOBS": "1"})  # of each process
     found: list[Outcome] = []
-    for outcome in of_blocks(blocks(options.first, count, options.each), known, options.jobs, how, seconds):
+    wanted = blocks(options.first, count, options.each)
+    if options.having:
+        wanted = having(options.having, blocks(options.first, 10**9, options.each), count)
+    for outcome in of_blocks(wanted, known, options.jobs, how, seconds):
         found.append(outcome)
         if outcome.seed not in known or options.again:
             kept.add(outcome)

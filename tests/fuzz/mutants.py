@@ -11,12 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: what it is, the file below `compiler/`, and the text that changes."""
+    """A fault: what it is, the file below `compiler/`, and the text that changes.
+
+    op: the operator without which no graph shows it; empty where many do.
+    """
 
     name: str
     file: str
     before: str
     after: str
+    op: str = ""
 
 
 _OPS, _LOWER, _REWRITES, _INCLUDE = "graph/ops/", "lower/", "graph/rewrites/", "runtime/include/"
@@ -39,7 +43,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "((0, low), (low + n, high))", "((0, low), (low + n, max(high - 1, 0)))"),
     Mutant("reflection repeats the edge", _OPS + "indexing.py", "+ 2 * (extent - 1))", "+ 2 * extent - 1)"),
     Mutant("index from the end is one off", _OPS + "repeating.py",
-           "Select(index.lt(0), index + extent, index)", "Select(index.lt(0), index + (extent - 1), index)"),
+           "Select(index.lt(0), index + extent, index)", "Select(index.lt(0), index + (extent - 1), index)",
+           "Gather"),
     Mutant("windows without dilation", _OPS + "windows.py", "o * stride + t * dilation", "o * stride + t"),
     Mutant("groups of a convolution read the first group's channels", _OPS + "linear.py",
            "k // outer * per_group + c", "c"),
@@ -56,11 +61,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("quantisation cuts", _OPS + "quantised.py",
            'wide = e.emit("Round", wide)', 'wide = e.emit("Floor", wide)'),
     Mutant("gates of a GRU change places", _OPS + "recurrent_cells.py",
-           'e.emit("Mul", cell.one_minus(update), found)', 'e.emit("Mul", update, found)'),
+           'e.emit("Mul", cell.one_minus(update), found)', 'e.emit("Mul", update, found)', "GRU"),
     Mutant("smallest in place of largest", _OPS + "sort.py",
            "smaller = a.lt(b) if not largest else b.lt(a)", "smaller = a.lt(b)"),
     Mutant("remainder with the sign of the dividend", _OPS + "conditional.py",
-           'Binary("truncmod" if a.flag("fmod") else "floormod", x, y)', 'Binary("truncmod", x, y)'),
+           'Binary("truncmod" if a.flag("fmod") else "floormod", x, y)', 'Binary("truncmod", x, y)', "Mod"),
     # ---------------------------------------------------------------- rewrites
     Mutant("folded addition is not scaled", _REWRITES + "fold_batchnorm.py",
            'return (editor.emit("Add", scaled, editor.constant(np.asarray(inner * known))),)',
@@ -68,9 +73,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("bias of a convolution is not scaled", _REWRITES + "fold_batchnorm.py",
            "offset = offset * factor", "offset = offset + 0 * factor"),
     Mutant("transpositions compose the wrong way round", _REWRITES + "cancel_transposes.py",
-           "perm=tuple(first[axis] for axis in second)", "perm=tuple(second[axis] for axis in first)"),
+           "perm=tuple(first[axis] for axis in second)", "perm=tuple(second[axis] for axis in first)",
+           "Transpose"),
     Mutant("a sunk transposition forgets the axis", _REWRITES + "cancel_transposes.py",
-           'attrs.with_(axis=perm[attrs.integer("axis")])', 'attrs.with_(axis=attrs.integer("axis"))'),
+           'attrs.with_(axis=perm[attrs.integer("axis")])', 'attrs.with_(axis=attrs.integer("axis"))',
+           "Transpose"),
     Mutant("a moved slice begins elsewhere", _REWRITES + "move_slices.py",
            "begin * inner, made[axis] * inner)", "0 * begin, made[axis] * inner)"),
     Mutant("equal operands make equal nodes", _REWRITES + "share_common.py",
@@ -101,14 +108,14 @@ MUTANTS: tuple[Mutant, ...] = (
            "min(numbers), min(numbers)"),
     Mutant("part of a concatenation lies in its place although it is not contiguous", "graph/alias.py",
            "if any(extent != 1 for extent in node.output.type.shape[:axis]):",
-           "if any(extent > 99 for extent in node.output.type.shape[:axis]):"),
+           "if any(extent > 99 for extent in node.output.type.shape[:axis]):", "Concat"),
     Mutant("samples of a batch lie too close", _LOWER + "over_samples.py",
            'binary("mul", sample, step))', 'binary("mul", sample, max(step - 1, 0)))'),
     # ---------------------------------------------------------------- runtime
     Mutant("places of samples are those of one", "runtime/src/context.cpp",
            "samples_ * arg.sample_offset", "arg.sample_offset"),
     Mutant("casts to f8 and f16 cut", _INCLUDE + "tk_narrow.h",
-           "+ odd + ((1u << (shift - 1)) - 1)) >> shift;", ") >> shift;"),
+           "+ odd + ((1u << (shift - 1)) - 1)) >> shift;", ") >> shift;", "Cast"),
     Mutant("casts to bf16 cut", _INCLUDE + "tk_narrow.h",
-           "(bits + ((bits >> 16) & tk_splat<U>(1u)) + 0x7fffu) >> 16", "bits >> 16"),
+           "(bits + ((bits >> 16) & tk_splat<U>(1u)) + 0x7fffu) >> 16", "bits >> 16", "Cast"),
 )  # fmt: skip

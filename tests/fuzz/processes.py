@@ -28,6 +28,17 @@ def blocks(first: int, count: int, each: int) -> Iterator[list[int]]:
         first, count = last, count - len(seeds)
 
 
+def having(op: str, wanted: Iterator[list[int]], count: int) -> Iterator[list[int]]:
+    """Of these seeds the first `count` whose graphs have an operator."""
+    for seeds in wanted:
+        if count <= 0:
+            return
+        found = [seed for seed in seeds if op in {node.op_type for node in graph_of(seed).proto.graph.node}]
+        if found:
+            yield found[:count]
+        count -= len(found)
+
+
 def of_blocks(
     wanted: Iterator[list[int]], known: Mapping[int, Outcome], jobs: int, how: How, seconds: float | None
 ) -> Iterator[Outcome]:

@@ -132,7 +132,7 @@ typedef struct {
 } tk_step_time;
 
 /* What a run takes, in nanoseconds: `kernels` without copies between the caller's memory and the device's and without
- * waiting for the host, as the mean of several runs one behind the other; `with_copies` from the first copy to the last
+ * waiting for the host, as the mean of several runs (one, of long ones) one behind the other; `with_copies` from the first copy to the last
  * one, as the device's clock sees one run. Where kernels run on the host's cores both are of one run. */
 typedef struct {
   size_t struct_size;

@@ -20,6 +20,9 @@ constexpr size_t kRecordings = 4;
 // than the clock's half of one then.
 constexpr int32_t kStepRecording = kRecordings, kRepeats = 20;
 
+// Nanoseconds that runs are repeated for, where fewer do.
+constexpr int64_t kEnough = 20'000'000;
+
 // Vectors are loaded whole: kernels count on this alignment.
 constexpr uintptr_t kVector = 16;
 
@@ -351,15 +354,16 @@ tk_status DeviceContext::time_launches(tk_step_time *times) {
   return TK_OK;
 }
 
-tk_status DeviceContext::time_kernels(int64_t *nanoseconds) {
+tk_status DeviceContext::time_kernels(int64_t once, int64_t *nanoseconds) {
+  const int64_t repeats = std::max<int64_t>(1, std::min<int64_t>(kRepeats, kEnough / std::max<int64_t>(once, 1)));
   if (const tk_status status = launch_or_replay()) return status;  // what is recorded is recorded now
   if (const tk_status status = queue_->mark(0)) return status;
-  for (int32_t i = 0; i < kRepeats; ++i)
+  for (int64_t i = 0; i < repeats; ++i)
     if (const tk_status status = launch_or_replay()) return status;
   if (const tk_status status = queue_->mark(1)) return status;
   if (const tk_status status = queue_->finish()) return status;
   if (const tk_status status = queue_->elapsed(0, 1, nanoseconds)) return status;
-  *nanoseconds /= kRepeats;
+  *nanoseconds /= repeats;
   return TK_OK;
 }
 
@@ -392,7 +396,7 @@ tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vecto
   gather_outputs(outputs, output_boxes);
   if (timing.run == nullptr) return TK_OK;
   if (const tk_status status = queue_->elapsed(0, 1, &timing.run->with_copies)) return status;
-  return time_kernels(&timing.run->kernels);
+  return time_kernels(timing.run->with_copies, &timing.run->kernels);
 }
 
 }  // namespace tk
