@@ -25,7 +25,6 @@ from support import ROOT
 
 from compiler.core.files import write_atomic
 from compiler.core.settings import load_settings
-from compiler.device_inspection import LaunchShape
 from compiler.loops.parser import parse_func
 from compiler.runtime.manifest import manifest_of
 from compiler.schedule.chooser import Option
@@ -34,7 +33,7 @@ from compiler.stages.kernels import print_kernel
 from compiler.targets import Target, get_target
 from compiler.targets.device import Module
 from compiler.targets.device_assembly import function_texts
-from compiler.targets.machine_model import KINDS, machine_code
+from compiler.targets.machine_model import KINDS, LaunchShape, machine_code
 from compiler.workbench.steps import lowered_for
 
 WORK = ROOT / "build" / "benchmarks"
@@ -194,11 +193,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"(estimated {best.estimated:.2f}), {one.loss:.2f} times  {one.nodes[:40]}",
             flush=True,
         )
-    taken, best = (
-        sum(part(one).predicted for one in every) for part in (lambda c: c.drawn[0], lambda c: c.best)
-    )
+    taken = sum(one.drawn[0].predicted for one in every)
+    least = sum(one.best.predicted for one in every)
     tau = sum(one.tau for one in every) / len(every)
-    print(f"taken {taken:.1f} us, best drawn {best:.1f} us; mean tau {tau:.2f}")
+    print(f"taken {taken:.1f} us, best drawn {least:.1f} us; mean tau {tau:.2f}")
     if options.json:
         write_atomic(options.json, json.dumps([asdict(one) for one in every]))
     return 0
