@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 from compiler.core.diagnostics import InternalError
@@ -145,7 +146,7 @@ class _LaunchPrinter(FunctionPrinter):
             self.stmt(nest)
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
-        head = self.device.kernel(name, params, block)
+        head = self.device.kernel(name, params, block, self._resident(grid, block))
         sizes = " ".join(f"b{n}[{int_of(item.shape[0])}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
@@ -181,6 +182,14 @@ class _LaunchPrinter(FunctionPrinter):
     def _dims(self, unit: str) -> Dim3:
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
         return x, y, z
+
+    def _resident(self, grid: Dim3, block: Dim3) -> int:
+        """Blocks that a unit works on at the same time, where they leave half of its threads free; else 0."""
+        units, most = self._facts.limit("units"), self._facts.limit("threads_per_unit")
+        if not (units and most):
+            return 0
+        blocks = -(-prod(grid) // units)
+        return blocks if 2 * blocks * prod(block) <= most else 0
 
     # ------------------------------------------------------------ statements
 

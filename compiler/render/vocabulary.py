@@ -31,7 +31,8 @@ class CopyWords:
 class DeviceWords:
     """What a language of devices says beside computing.
 
-    kernel: the head of a device function without the brace, from its name, parameters and threads per block.
+    kernel: the head of a device function without the brace, from its name, parameters, threads per
+    block, and the blocks that a unit works on at the same time where the grid has no more (else 0).
     pointer: a pointer to elements of a C type, const or not, in the memory of a scope.
     axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
@@ -44,7 +45,7 @@ class DeviceWords:
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
     """
 
-    kernel: Callable[[str, Sequence[str], Dim3], str]
+    kernel: Callable[[str, Sequence[str], Dim3, int], str]
     pointer: Callable[[str, str], str]
     axes: Mapping[str, str]
     array: Callable[[str, str, int, str], str]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 
@@ -38,9 +39,17 @@ def _literal(value: float, kind: DType) -> str | None:
     return f"((double){text})" if kind.name == "f64" else text
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3) -> str:
-    threads = block[0] * block[1] * block[2]
-    return f'extern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(params)})'
+def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
+    return _head(name, params, str(prod(block)))
+
+
+def _cuda_kernel(name: str, params: Sequence[str], block: Dim3, resident: int) -> str:
+    """Without a second bound, compilers save registers for blocks that a small grid never has."""
+    return _head(name, params, f"{prod(block)}, {resident}" if resident else str(prod(block)))
+
+
+def _head(name: str, params: Sequence[str], bounds: str) -> str:
+    return f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)})'
 
 
 def _array(ctype: str, name: str, size: int, scope: str) -> str:
@@ -85,7 +94,11 @@ _CUDA = replace(
 )
 
 _WMMA = (_FOLDER / "tk_simt_wmma.h").read_text(encoding="utf-8")
-CUDA = replace(_CUDA, helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)})
+CUDA = replace(
+    _CUDA,
+    device=replace(_DEVICE, kernel=_cuda_kernel),
+    helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)},
+)
 HIP = replace(
     _CUDA,
     name="hip",

@@ -98,7 +98,7 @@ def _literal(value: float, kind: DType) -> str | None:
     return f"(-{text})" if value < 0 else f"({text})"
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3) -> str:
+def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
     size = ", ".join(map(str, block))
     return f"__kernel __attribute__((reqd_work_group_size({size}))) void {name}({', '.join(params)})"
 

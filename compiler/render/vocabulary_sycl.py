@@ -38,7 +38,7 @@ def prelude(header: Path = HEADER, folder: Path = _RUNTIME / "include") -> str:
     return expanded(header.read_text(encoding="utf-8"))
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3) -> str:
+def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
     x, y, z = block
     return f"TK_KERNEL({name}, {x}, {y}, {z}, {', '.join(params)})"
 

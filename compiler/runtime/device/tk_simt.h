@@ -6,7 +6,7 @@
  * header in front of it defines TK_EMULATOR and the words below; TK_HIP marks a module in HIP.
  *
  * Words of the device, all that these headers and the kernels use:
- *   marks        __global__ __device__ __shared__ __forceinline__ __launch_bounds__(threads)
+ *   marks        __global__ __device__ __shared__ __forceinline__ __launch_bounds__(threads, blocks)
  *   places       threadIdx.{x,y,z} blockIdx.{x,y,z}
  *   barriers     __syncthreads()   CUDA: __syncwarp()   HIP: only through TK_SUBGROUP_BARRIER()
  *   sub-groups   CUDA: __shfl_sync __shfl_xor_sync __shfl_up_sync __shfl_down_sync (mask, value, lane)

@@ -10,12 +10,18 @@ import pytest
 
 from compiler.core.diagnostics import BuildError, HostError, UsageError
 from compiler.core.settings import Settings, load_settings
+from compiler.core.types import F32
+from compiler.loops.build import Builder
+from compiler.render.device import render_launches
+from compiler.schedule.chooser import AnalyticChooser
+from compiler.schedule.rules import schedule_func
 from compiler.targets import cuda, get_target, hip
 from compiler.targets.code_object import resources, unbundled
 from compiler.targets.cuda_tools import CudaTool, cuda_tools, ptxas_resources
 from compiler.targets.device import Image, Images, Module, Resource
 from compiler.targets.gpu import Built, Tool, build_images
 from compiler.targets.hip_tools import HipTool, find_hipcc
+from compiler.workbench.steps import lowered_for
 
 KERNEL = """
 extern "C" __global__ void __launch_bounds__(64) tk_k0_0(const float *__restrict__ a, float *__restrict__ b) {
@@ -307,3 +313,19 @@ def test_metadata_of_code_objects() -> None:
         Resource("tk_k0_0", "gfx906", 7, 12, 70000, 24),
         Resource("tk_k1_0", "gfx906", 128, 12, 70000, 24),
     )
+
+
+@pytest.mark.parametrize(("elements", "small"), [(132 * 256, True), (1 << 24, False)])
+@pytest.mark.parametrize(("name", "arch"), [("cuda", "sm_90"), ("rocm", "gfx90a")])
+def test_compilers_save_no_registers_for_blocks_that_a_small_grid_has_not(
+    name: str, arch: str, elements: int, small: bool
+) -> None:
+    b = Builder("twice")
+    x = b.input("x", (elements,), F32)
+    func = b.finish([b.compute("y", (elements,), lambda i: x[i] * 2.0)])
+    target = get_target(name, arch)
+    scheduled = schedule_func(func, {}, target.facts, AnalyticChooser()).func
+    printed = render_launches(lowered_for(scheduled, target), 0, target.vocabulary, target.facts)
+    (launch,) = printed.launches
+    blocks = f", {-(-launch.grid[0] // 132)}" if small and name == "cuda" else ""
+    assert f"__launch_bounds__({launch.block[0]}{blocks})" in printed.text
