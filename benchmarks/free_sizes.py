@@ -4,7 +4,8 @@
 
 ResNet-50 with any number of images, BERT-base with any number of tokens up to 512, the LSTM tagger with any
 number of words up to 64. Each is compiled once as it is, without flags, and once for each size; both run with
-the same inputs, in turns. Goal: 1.3 times at any size.
+the same inputs, in turns. Goal: 1.3 times at any size. `--few` gives a few tokens or words kernels of
+their own in the library of all sizes (a specialisation for a range, `--dim tokens=1..512 --dim tokens=1..16`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,20 @@ class Case:
     sizes: tuple[int, ...]
     dims: tuple[tuple[str, compiler.SizeRange], ...] = ()
     words: int = 0
+    few: compiler.SizeRange | None = None
 
 
 CASES = (
     Case("resnet50", 1, "batch", (1, 2, 4, 8)),
-    Case("bert-base", 128, "tokens", (8, 16, 64, 128, 384, 512), words=30522),
+    Case("bert-base", 128, "tokens", (8, 16, 64, 128, 384, 512), words=30522, few=compiler.SizeRange(1, 16)),
     Case(
-        "lstm-tagger", 64, "words", (1, 8, 16, 32, 64), (("words", compiler.SizeRange(1, 64)),), words=10_000
+        "lstm-tagger",
+        64,
+        "words",
+        (1, 8, 16, 32, 64),
+        (("words", compiler.SizeRange(1, 64)),),
+        words=10_000,
+        few=compiler.SizeRange(1, 8),
     ),
 )
 
@@ -105,13 +113,17 @@ def _named(*parts: str) -> list[str]:
     return [f"position_ids.{part}" for part in parts]
 
 
-def measure(case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int]) -> list[Row]:
+def measure(
+    case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int], *, few: bool
+) -> list[Row]:
     """Compile, compare the results, time in turns."""
     directory = WORK / "free-sizes"
     path = directory / f"{case.network}.onnx"
     model = opened(onnx.load(model_path(case.network, WORK / "models")), case.extent, case.symbol)
     write_atomic(path, model.SerializeToString())
-    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims))
+    apart = case.few if few else None
+    own = (compiler.SpecialisedSizes(dims={case.symbol: apart}),) if apart else ()
+    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims), own)
     rows = []
     for size in (one for one in case.sizes if not sizes or one in sizes):
         fixed = _compiled(path, directory / f"{case.network}-{size}.so", {case.symbol: size})
@@ -127,8 +139,13 @@ def measure(case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[
     return rows
 
 
-def _compiled(model: Path, output: Path, dims: dict[str, int | compiler.SizeRange]) -> Path:
-    options = compiler.CompileOptions(output=output, target="cpu", dims=dims)
+def _compiled(
+    model: Path,
+    output: Path,
+    dims: dict[str, int | compiler.SizeRange],
+    own: tuple[compiler.SpecialisedSizes, ...] = (),
+) -> Path:
+    options = compiler.CompileOptions(output=output, target="cpu", dims=dims, specialisations=own)
     return compiler.compile_model(model, options).path
 
 
@@ -177,11 +194,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="default: a few of each model")
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--seconds", type=float, default=2.0, help="per library, size and number of threads")
+    parser.add_argument("--few", action="store_true", help="a few tokens or words as a specialisation")
     given = parser.parse_args()
     rows = []
     for case in CASES:
         if case.network in given.models:
-            rows += measure(case, given.threads, given.seconds, given.sizes)
+            rows += measure(case, given.threads, given.seconds, given.sizes, few=given.few)
     facts = machine()
     text = report(rows, facts)
     print(f"\n{text}")
