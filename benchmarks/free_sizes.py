@@ -4,8 +4,8 @@
 
 ResNet-50 with any number of images, BERT-base with any number of tokens up to 512, the LSTM tagger with any
 number of words up to 64. Each is compiled once as it is, without flags, and once for each size; both run with
-the same inputs, in turns. Goal: 1.3 times at any size. `--few` gives a few tokens or words kernels of
-their own in the library of all sizes (a specialisation for a range, `--dim tokens=1..512 --dim tokens=1..16`).
+the same inputs, in turns. Goal: 1.3 times at any size. `--few` gives a few tokens or words kernels of their
+own in the library of all sizes: a specialisation for a range, as by `--dim tokens=1..512 --dim tokens=1..16`.
 """
 
 from __future__ import annotations
