@@ -106,7 +106,7 @@ Known = dict[int, dict[Tile, tuple[float, str]]]
 def compare(library: Path, kernels: Sequence[int], tiles: int, seed: int, known: Known) -> Iterator[Compared]:
     """Draw tiles for kernels of a library and predict what they take, those that are not known."""
     manifest = manifest_of(library)
-    target = get_target(manifest["target"], manifest["arch"], tf32=manifest.get("tf32", False))
+    target = get_target(manifest["target"], manifest["arch"], precision=manifest["precision"])
     for number, entry in enumerate(manifest["kernels"]):
         if kernels and number not in kernels:
             continue

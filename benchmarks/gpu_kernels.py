@@ -249,7 +249,11 @@ def lint(network: str, target: str, models: Path, *, code: bool = True) -> Netwo
     dims = dict(record.sizes[0]) if record.sizes else {}
     with private_directory("tk-gpu-lint") as directory:
         options = compiler.CompileOptions(
-            output=directory / "network", target=name, dump=directory / "dump", tf32=mode == "tf32", dims=dims
+            output=directory / "network",
+            target=name,
+            dump=directory / "dump",
+            precision=mode or "f32",
+            dims=dims,
         )
         path = model_path(network, models)
         why = "not asked for"

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--networks", nargs="+", default=SMALL, metavar="NAME", help="or `all`; default: small ones"
     )
-    parser.add_argument("--targets", nargs="+", default=TARGETS, metavar="NAME:ARCH[+tf32]")
+    parser.add_argument("--targets", nargs="+", default=TARGETS, metavar="NAME:ARCH[+PRECISION]")
     parser.add_argument("--update", action="store_true", help="write the golden tables")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="write a row for each network")
     parser.add_argument("--no-code", action="store_true", help="do not compile to machine code")

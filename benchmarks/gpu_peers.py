@@ -14,7 +14,7 @@ import argparse
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +145,7 @@ def open_tk(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> E
     output = model.with_name(f"{model.stem}-{bed.device}{'-tf32' if case.tf32 else ''}.so")
     options: dict[str, Any] = {"output": output, "target": TARGETS[bed.device]}
     if case.tf32:
-        if "tf32" not in {one.name for one in fields(compiler.CompileOptions)}:
-            raise NotRun("tk has no TF32 yet")
-        options["tf32"] = True
+        options["precision"] = "tf32"
     loaded = compiler.load(compiler.compile_model(model, compiler.CompileOptions(**options)).path)
     out = None
     if bed.on_gpu:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from compiler.core.precision import precision_of
 from compiler.reports import (
     FreeDimension,
     ImageInfo,
@@ -64,7 +65,7 @@ def inspect_library(
         scratch_bytes=manifest["scratch_bytes"],
         toolchain=manifest["toolchain"],
         images=tuple(ImageInfo(**item) for item in manifest["images"]),
-        tf32=manifest.get("tf32", False),
+        precision=precision_of(manifest),
         module_replays=module_replays,
         free=_free(manifest),
         states=tuple((one["input"], one["output"]) for one in manifest.get("states", ())),

@@ -177,7 +177,8 @@ def _read(graph: Graph, job: CompileJob) -> Graph:
 
 def _rewritten(graph: Graph, job: CompileJob) -> Graph:
     pads, without = not job.target.facts.binds_threads, job.options.without
-    return rewrite_graph(graph, [_observer(job)], pads=pads, without=without, limits=job.limits)
+    observers, factors = [_observer(job)], job.target.facts.factors
+    return rewrite_graph(graph, observers, pads=pads, without=without, limits=job.limits, factors=factors)
 
 
 def _fused(graph: Graph, job: CompileJob) -> FusedGraph:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from compiler.core.answer import Answer
 from compiler.core.device_code import MachineCode
+from compiler.core.precision import EXACT
 
 Emit = Literal["source", "object", "library"]
 EMITS: tuple[Emit, ...] = ("source", "object", "library")
@@ -40,7 +41,8 @@ class CompileOptions:
     some of these sizes that get kernels of their own, `binds` fixes inputs that carry shapes; `threads` is
     the library's default, None for the machine's processors. `dump` is a directory that gets the text of
     every stage, `stop_after` names the last stage to run and `start_from` is an edited stage file to go on
-    from. `tf32` lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to
+    from. `precision` is what products may round
+    factors of f32 to, `f32` for not at all. `without` names optional passes to
     leave out, `limits` how often some of them may be applied, `conservative` decisions of schedules that take
     their smallest option; with any of these three nothing that was tuned is used. `databases` are asked for
     tuned kernels, and with `own_database` that of the settings, if there is one; `trust` takes records that
@@ -62,7 +64,7 @@ class CompileOptions:
     stop_after: str | None = None
     start_from: Path | None = None
     timings: bool = False
-    tf32: bool = False
+    precision: str = EXACT
     without: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     conservative: tuple[str, ...] = ()
@@ -269,8 +271,8 @@ class LibraryReport:
     """What is inside a model library, read from its manifest.
 
     `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
-    of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
-    been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
+    of all kernels, None when that was not tried or there is none. `precision`: what factors of f32 were
+    rounded to, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
     arena. `free`: the dimensions that a run decides, in the shapes by name. `states`: inputs that a context
     keeps from the output of the run before, each with that output. `specialisations`: a run takes the first
     that holds its sizes; `flops` and memory are those of the plan for all other sizes. `unread`: why there is
@@ -292,7 +294,7 @@ class LibraryReport:
     toolchain: str = ""
     images: tuple[ImageInfo, ...] = ()
     module_replays: bool | None = None
-    tf32: bool = False
+    precision: str = EXACT
     sample_bytes: int = 0
     free: tuple[FreeDimension, ...] = ()
     states: tuple[tuple[str, str], ...] = ()

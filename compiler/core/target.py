@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compiler.core.types import F32, DType, dtype
+
 
 @dataclass(frozen=True, slots=True)
 class Cache:
@@ -40,7 +42,7 @@ class TargetFacts:
     binds_threads: loops are bound to the hardware's axes of blocks and threads.
     matrix_rates: multiply-adds that a unit's matrix unit does in a cycle, by the name of the instruction
     (`compiler.loops.matrix_units`); instructions that are not named there the target does not have.
-    tf32: factors of f32 may be rounded to tf32, because the user asked for it.
+    precision: what factors of f32 may be rounded to, because the user asked for it; `f32` itself by default.
     """
 
     name: str
@@ -67,7 +69,13 @@ class TargetFacts:
     launches: bool = False
     binds_threads: bool = False
     matrix_rates: tuple[tuple[str, int], ...] = ()
-    tf32: bool = False
+    precision: str = "f32"
+
+    @property
+    def factors(self) -> DType | None:
+        """The type of 16 bits that factors are rounded to, if it was asked for one."""
+        kind = dtype(self.precision)
+        return kind if kind.bits < F32.bits else None
 
     def lanes(self, bits: int) -> int:
         """Lanes of one full vector register for elements of `bits` bits (at least 1)."""

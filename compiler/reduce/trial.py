@@ -51,7 +51,7 @@ class Setup:
 
     target: str | None
     arch: str | None
-    tf32: bool
+    precision: str
     threads: int | None
     device: str | None
     tolerance: float | None
@@ -69,7 +69,7 @@ class Setup:
         return cls(
             request.target,
             request.arch,
-            request.tf32,
+            request.precision,
             request.threads,
             request.device,
             request.tolerance,
@@ -84,7 +84,7 @@ class Setup:
             output=output,
             target=self.target,
             arch=self.arch,
-            tf32=self.tf32,
+            precision=self.precision,
             without=self.without,
             conservative=self.conservative,
             limits=dict(self.limits),
@@ -198,7 +198,7 @@ def _run(
             return Outcome(CRASH, f"{_finding(error)} ({RUNNING})", _first(error), boundaries=found)
         # What is not finite is no yardstick: the fault would be that of the inputs.
         sound = {name: array for name, array in actual.items() if _is_finite(expected[name])}
-        compared = compare_outputs(sound, expected, length, setup.tolerance, tf32=setup.tf32)
+        compared = compare_outputs(sound, expected, length, setup.tolerance, precision=setup.precision)
         wrong = [one for one in compared if not one.passed]
         if wrong:
             largest = max(float("inf") if one.problem else one.needed for one in wrong)

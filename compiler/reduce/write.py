@@ -10,6 +10,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from compiler.core.files import stream_atomic, write_atomic
+from compiler.core.precision import EXACT
 from compiler.reduce.candidate import Candidate, constant_of, input_for
 from compiler.reduce.checker import FaultChecker, write_inputs
 from compiler.reduce.report import (
@@ -38,7 +39,7 @@ def commands_for(request: ReduceRequest, fault: Fault) -> tuple[str, ...]:
     if request.command:
         return (shlex.join([*request.command, MODEL]),)
     how = [*_given("--target", request.target), *_given("--arch", request.arch)]
-    how += ["--tf32"] if request.tf32 else []
+    how += _given("--precision", request.precision) if request.precision != EXACT else []
     how += [word for name in request.without for word in ("--without", name)]
     build = shlex.join(["tk", "compile", MODEL, "-o", _LIBRARY, *how])
     if fault.kind in (COMPILE, UNSUPPORTED):

@@ -52,7 +52,7 @@ class CompileJob:
 
         Raises UsageError for what there is not, HostError and BadInputError for what cannot be read.
         """
-        target = get_target(options.target, options.arch, tf32=options.tf32)
+        target = get_target(options.target, options.arch, precision=options.precision)
         plugins = load_plugins(options.plugins, installed=options.installed_plugins)
         target = replace(target, plugins=plugins)
         _check_stage(options.stop_after)

@@ -42,7 +42,7 @@ def model_manifest(
         "target": name,
         "arch": arch,
         "features": list(target.features),
-        "tf32": target.facts.tf32,
+        "precision": target.facts.precision,
         "model_sha256": sha256_file(job.model),
         "toolchain": images.toolchain,
         "environment": dict(sorted(job.options.environment.items())),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib import import_module
 
-from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
+from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.targets.precision import in_precision
 from compiler.targets.target import Target, TargetRow
 
 __all__ = [
@@ -105,12 +105,12 @@ def _named(texts: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def get_target(text: str | None = None, arch: str | None = None, *, tf32: bool = False) -> Target:
+def get_target(text: str | None = None, arch: str | None = None, *, precision: str = "f32") -> Target:
     """The target called `NAME` or `NAME:ARCH`, by default the host's cores.
 
-    `arch` is another way to say ARCH. `tf32` lets matrix units round factors of f32. Raises UsageError for an
-    unknown name or architecture, HostError when this machine cannot be described, BadInputError when there is
-    no architecture to do with `tf32`.
+    `arch` is another way to say ARCH. `precision`: what factors of f32 may be rounded to. Raises UsageError
+    for an unknown name, architecture or precision, HostError when this machine cannot be described, BadInputError
+    when one of the architectures does not multiply in that precision.
     """
     name, _, given = (text or DEFAULT_TARGET).partition(":")
     row = find_target(name)
@@ -121,17 +121,4 @@ def get_target(text: str | None = None, arch: str | None = None, *, tf32: bool =
             hint="name one of them",
         )
     target = row.make(given or arch or row.default_arch)
-    return _rounding(target) if tf32 else target
-
-
-def _rounding(target: Target) -> Target:
-    """The target whose matrix units may take rounded factors of f32."""
-    facts = target.facts
-    if not any(name.endswith(".tf32") for name, _ in facts.matrix_rates):
-        raise BadInputError(
-            "products cannot be rounded to tf32",
-            where=f"target `{facts.name}`, architecture `{facts.arch}`",
-            why="no unit that multiplies tf32 is common to these architectures, as far as tk knows",
-            hint="leave `--tf32` out, or compile for `--target cuda --arch sm_80` or later ones",
-        )
-    return replace(target, facts=replace(facts, tf32=True))
+    return in_precision(target, precision)

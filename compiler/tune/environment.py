@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from compiler import __version__
 from compiler.core.diagnostics import HostError
+from compiler.core.precision import EXACT
 from compiler.core.settings import Settings, usable_processors
 from compiler.stages.finished import package_digest
 from compiler.targets import Target, find_target
@@ -33,7 +34,7 @@ def environment_here(target: Target, settings: Settings, threads: int | None = N
         return Environment(name, arch, processor_name(), "", cxx.description, flags, threads, made_by)
     compiles, runs = readiness.compiles(target, settings), readiness.runs(settings)
     device, _, driver = runs.reason.partition(", driver ") if runs else ("", "", "")
-    flags = "tf32" if target.facts.tf32 else ""
+    flags = target.facts.precision if target.facts.precision != EXACT else ""
     return Environment(name, arch, device, driver, compiles.reason, flags, 0, made_by)
 
 

@@ -13,6 +13,7 @@ import onnx
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.files import sha256_file
+from compiler.core.precision import EXACT, precision_of
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
@@ -48,9 +49,10 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     feeds_of = partial(read_feeds, library.inputs, request.inputs, request.seed, sizes=sizes)
     length = max(_length(proto, feeds_of(run)) for run in {0, count - 1})
     bound = bound_arrays(proto, request.binds)
-    tf32 = bool(library.manifest.get("tf32"))
-    if tf32 and request.tolerance is None:
-        notes = (*notes, "compiled with --tf32: the tolerance of f32 is that of factors rounded to tf32")
+    precision = precision_of(library.manifest)
+    if precision != EXACT and request.tolerance is None:
+        note = f"compiled with --precision {precision}: the tolerance of f32 is that of factors so rounded"
+        notes = (*notes, note)
     worst: dict[str, Comparison] = {}
     done = Steps(progress, "runs", count)
     for run in range(count):
@@ -58,7 +60,7 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
         found = reference_outputs(reference, {**feeds, **bound}, request)
         expected = in_numbers(found, library.manifest, proto)
         actual = context.run(feeds, out=poisoned(library.outputs, library.output_shapes(feeds)))
-        for one in compare_outputs(actual, expected, length, request.tolerance, tf32=tf32):
+        for one in compare_outputs(actual, expected, length, request.tolerance, precision=precision):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
         done.advance()
     layers: tuple[Comparison, ...] = ()
@@ -91,11 +93,11 @@ def compare_outputs(
     length: int,
     tolerance: float | None,
     *,
-    tf32: bool = False,
+    precision: str = EXACT,
 ) -> list[Comparison]:
     """Compare all outputs of the library; raises BadInputError if the reference has others.
 
-    tf32: factors of f32 may have been rounded to it.
+    precision: what factors of f32 may have been rounded to.
     """
     if missing := [name for name in actual if name not in expected]:
         raise BadInputError(
@@ -104,7 +106,9 @@ def compare_outputs(
             hint="give the ONNX file that the library was compiled from",
         )
     return [
-        compare(name, array, expected[name], _tolerance(expected[name], length, tolerance, tf32=tf32))
+        compare(
+            name, array, expected[name], _tolerance(expected[name], length, tolerance, precision=precision)
+        )
         for name, array in actual.items()
     ]
 
@@ -164,6 +168,6 @@ def reference_outputs(
 
 
 def _tolerance(
-    expected: np.ndarray[Any, np.dtype[Any]], length: int, given: float | None, *, tf32: bool
+    expected: np.ndarray[Any, np.dtype[Any]], length: int, given: float | None, *, precision: str
 ) -> float:
-    return tolerance_for(expected.dtype, length, tf32=tf32) if given is None else given
+    return tolerance_for(expected.dtype, length, precision=precision) if given is None else given

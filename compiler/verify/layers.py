@@ -14,6 +14,7 @@ import onnx
 
 from compiler import compile_model
 from compiler.core.files import private_directory
+from compiler.core.precision import precision_of
 from compiler.core.progress import Progress, silent
 from compiler.frontend.proto import read_model
 from compiler.reports import CompileOptions
@@ -53,7 +54,7 @@ def compare_layers(
             output=directory / "layers.so",
             target=str(library.manifest["target"]),
             arch=str(library.manifest["arch"]),
-            tf32=bool(library.manifest.get("tf32")),
+            precision=precision_of(library.manifest),
             shapes={one.name: feeds[one.name].shape for one in library.inputs},
             binds=request.binds,
         )
@@ -68,7 +69,7 @@ def compare_layers(
         reference, _ = make_reference(model, request.reference)
         expected = in_numbers(reference_outputs(reference, {**feeds, **bound}, request), manifest, proto)
     kept = {name: actual[name] for name in names if name in actual}
-    return tuple(compare_outputs(kept, expected, length, request.tolerance, tf32=options.tf32))
+    return tuple(compare_outputs(kept, expected, length, request.tolerance, precision=options.precision))
 
 
 def _write_exposed(path: Path, names: Sequence[str], directory: Path) -> Path:

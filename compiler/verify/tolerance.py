@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from compiler.core.precision import EXACT
+
 _SAFETY = 8.0
 _SHORTEST = 64
 _SMALL_BYTES = 4096
@@ -35,18 +37,23 @@ _POOLS = {"GlobalAveragePool", "AveragePool", "InstanceNormalization", "GroupNor
 Shape = tuple[int, ...]
 
 
-_TF32 = (2.0**-11, 1e-2)
-"""Of f32 whose factors were rounded to tf32: the error of each product is that of the rounding."""
+_ROUNDED = {
+    "f32": _LIMITS["float32"],
+    "tf32": (2.0**-11, 1e-2),
+    "f16": _LIMITS["float16"],
+    "bf16": _LIMITS["bfloat16"],
+}
+"""Of f32 whose factors were rounded: the error of each product is that of the rounding."""
 
 
-def tolerance_for(dtype: np.dtype[Any], reduction_length: int, *, tf32: bool = False) -> float:
+def tolerance_for(dtype: np.dtype[Any], reduction_length: int, *, precision: str = EXACT) -> float:
     """The tolerance, as a part of an output's scale, for a network whose sums have this length together.
 
-    0 for whole numbers and truth values. tf32: products of f32 may have been rounded to it.
+    0 for whole numbers and truth values. precision: what factors of f32 may have been rounded to.
     """
     if dtype.name not in _LIMITS:
         return 0.0
-    roundoff, ceiling = _TF32 if tf32 and dtype.name == "float32" else _LIMITS[dtype.name]
+    roundoff, ceiling = _ROUNDED[precision] if dtype.name == "float32" else _LIMITS[dtype.name]
     return min(ceiling, _SAFETY * roundoff * math.sqrt(max(reduction_length, _SHORTEST)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.core.cache_space import cache_in_use
 from compiler.core.files import private_directory
+from compiler.core.precision import precision_of
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.links import NodeLinks, node_links
 from compiler.library_inspection import inspect_library
@@ -62,7 +63,7 @@ def _view_model(request: ViewRequest, options: CompileOptions, progress: Progres
 
 def _view_library(request: ViewRequest, progress: Progress) -> ViewReport:
     manifest = manifest_of(request.path)
-    target = get_target(manifest["target"], manifest["arch"], tf32=manifest.get("tf32", False))
+    target = get_target(manifest["target"], manifest["arch"], precision=precision_of(manifest))
     kernels, stale = _replay(manifest, target, progress)
     assembly, missing = read_assembly(target, request.path, [])
     report = _report(request.path, request.path, kernels, assembly)

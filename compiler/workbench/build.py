@@ -200,7 +200,7 @@ def _manifest(kernel: Kernel, plan: HostPlan, images: Images, target: Target) ->
         "target": name,
         "arch": arch,
         "features": list(target.features),
-        "tf32": target.facts.tf32,
+        "precision": target.facts.precision,
         "model_sha256": "",
         "toolchain": images.toolchain,
         "environment": {},

@@ -33,7 +33,9 @@ def test_a_convolution_of_resnet50_on_matrix_units(tmp_path: Path, monkeypatch: 
     text_only(monkeypatch)
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
     onnx.save(_convolution(64, 256, 56), model)
-    run_job(CompileJob.of(model, compiler.CompileOptions(output=library, target="cuda:sm_90", tf32=True)))
+    run_job(
+        CompileJob.of(model, compiler.CompileOptions(output=library, target="cuda:sm_90", precision="tf32"))
+    )
     report = access_of(library)
     (launch,) = report.launches
     assert sum(row.lanes for row in launch.of("shared load")) > 0

@@ -77,7 +77,7 @@ def test_verified(
     text_only(monkeypatch, lambda text: (modules.append(text), text)[1])
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
     onnx.save(_model(kind), model)
-    options = compiler.CompileOptions(output=library, target=target, tf32=tf32)
+    options = compiler.CompileOptions(output=library, target=target, precision="tf32" if tf32 else "f32")
     run_job(CompileJob.of(model, options))
     assert call in modules[0]
     verified = compiler.verify_library(
@@ -85,7 +85,7 @@ def test_verified(
     )
     assert verified.passed, verified.outputs
     assert any("tf32" in note for note in verified.notes) == tf32
-    assert compiler.inspect_library(library).tf32 == tf32
+    assert (compiler.inspect_library(library).precision == "tf32") == tf32
     if tf32:  # that it was rounded shows, so the tolerance of f32 alone would not have done
         assert verified.needed > 2e-6
 
@@ -93,7 +93,7 @@ def test_verified(
 def test_tf32_is_refused_where_nothing_has_it(tmp_path: Path) -> None:
     onnx.save(_model(TensorProto.FLOAT), tmp_path / "m.onnx")
     for target in ("cuda:sm_70", "cuda:sm_70,sm_80", "rocm:gfx90a", "cpu"):
-        options = compiler.CompileOptions(output=tmp_path / "m.so", target=target, tf32=True)
+        options = compiler.CompileOptions(output=tmp_path / "m.so", target=target, precision="tf32")
         with pytest.raises(compiler.BadInputError, match="cannot be rounded to tf32") as found:
             compiler.compile_model(tmp_path / "m.onnx", options)
         assert found.value.code == 3

@@ -34,8 +34,8 @@ def text_only(patch: pytest.MonkeyPatch, changed: Callable[[str], str] | None = 
         text = module.text if changed is None else changed(module.text)
         return Images((Image(SOURCE, "", text.encode()),), "none")
 
-    def get_target(text: str, arch: str | None = None, *, tf32: bool = False) -> Target:
-        target = whole(text, arch, tf32=tf32)
+    def get_target(text: str, arch: str | None = None, *, precision: str = "f32") -> Target:
+        target = whole(text, arch, precision=precision)
         assert target.device is not None
         return dataclasses.replace(target, device=dataclasses.replace(target.device, build=build))
 

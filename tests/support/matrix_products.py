@@ -51,7 +51,7 @@ class Product:
 
 def facts_with(unit: MatrixUnit) -> TargetFacts:
     """A device that has one unit and nothing else that is fast."""
-    return replace(SM_70 if unit.lanes == 32 else GFX906, matrix_rates=((unit.name, 1024),), tf32=True)
+    return replace(SM_70 if unit.lanes == 32 else GFX906, matrix_rates=((unit.name, 1024),), precision="tf32")
 
 
 def product(name: str) -> Product:

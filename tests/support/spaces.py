@@ -111,7 +111,10 @@ def points(language: str, rule: str, count: int, seed: int = 0) -> Iterator[Poin
     """Random points of a rule; fewer than `count` where twenty draws for each do not reach the rule."""
     found = rules_of(language)[rule]
     names = [name for name in GRAPHS if name.startswith(found.graphs)]
-    targets = [get_target(*one.split(":"), tf32=one == "cuda-nvidia:sm_80") for one in LANGUAGES[language]]
+    targets = [
+        get_target(*one.split(":"), precision="tf32" if one == "cuda-nvidia:sm_80" else "f32")
+        for one in LANGUAGES[language]
+    ]
     given = 0
     for draw in range(20 * count):
         target = targets[draw % len(targets)]

@@ -13,6 +13,7 @@ import compiler
 from toolchain import console, options
 from toolchain.commands.multi_target import per_target
 from toolchain.commands.place import placeable
+from toolchain.commands.precision import Precision, Tf32, precision_of
 from toolchain.progress import progress_bar
 
 
@@ -58,13 +59,8 @@ def compile_options(
     emit: Annotated[
         str, typer.Option("--emit", metavar="KIND", help="source, object or library.")
     ] = "library",
-    tf32: Annotated[
-        bool,
-        typer.Option(
-            "--tf32",
-            help="Let matrix units round factors of f32 to tf32 (10 bits of fraction); NVIDIA from sm_80 on.",
-        ),
-    ] = False,
+    precision: Precision = None,
+    tf32: Tf32 = False,
     without: options.Without = None,
     limit: Annotated[
         list[str] | None,
@@ -107,7 +103,7 @@ def compile_options(
         stop_after=stop_after,
         start_from=start_from,
         timings=timings,
-        tf32=tf32,
+        precision=precision_of(precision, tf32=tf32),
         without=tuple(without or ()),
         limits=options.pairs("--limit", limit, _count),
         conservative=tuple(conservative or ()),

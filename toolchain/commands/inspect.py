@@ -12,6 +12,7 @@ import compiler
 from toolchain import console, options
 from toolchain.access_tables import access_document, launches_table, rows_table
 from toolchain.commands.machine_code import machine_code_lines
+from toolchain.commands.precision import EXACT
 from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
@@ -168,8 +169,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
-    if report.tf32:
-        console.data("products      factors of f32 may be rounded to tf32 (--tf32)")
+    if report.precision != EXACT:
+        console.data(f"precision     {report.precision}: products round factors of f32, sums are f32")
     console.data(f"size          {console.size(report.library_bytes)}")
     console.data(f"constants     {console.size(report.constant_bytes)}")
     console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")

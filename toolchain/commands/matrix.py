@@ -85,7 +85,8 @@ def plan_words(
         list[int] | None, typer.Option("--threads", metavar="N", min=1, help="Threads; repeatable.")
     ] = None,
     precision: Annotated[
-        list[str] | None, typer.Option("--precision", metavar="NAME", help="f32 or tf32; repeatable.")
+        list[str] | None,
+        typer.Option("--precision", metavar="NAME", help="f32, tf32, f16 or bf16; repeatable."),
     ] = None,
     do: Annotated[
         str | None, typer.Option("--do", metavar="STEPS", help="compile, verify, bench, with commas.")

@@ -11,6 +11,7 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.precision import Precision, Tf32, precision_of
 from toolchain.progress import progress_bar
 
 
@@ -40,7 +41,8 @@ def reduce_command(
     arch: Annotated[
         str | None, typer.Option("--arch", metavar="NAME", help="Architectures, as for `tk compile`.")
     ] = None,
-    tf32: Annotated[bool, typer.Option("--tf32", help="As for `tk compile`.")] = False,
+    precision: Precision = None,
+    tf32: Tf32 = False,
     shape: options.Shape = None,
     dim: options.Dim = None,
     bind: options.Bind = None,
@@ -85,7 +87,7 @@ def reduce_command(
         command=command,
         target=target,
         arch=arch,
-        tf32=tf32,
+        precision=precision_of(precision, tf32=tf32),
         shapes=options.pairs("--shape", shape, options.read_dims),
         dims=options.pairs("--dim", dim, options.read_dim),
         binds=options.pairs("--bind", bind, options.read_value),

@@ -14,11 +14,12 @@ import compiler
 from toolchain import console, options
 from toolchain.commands.compile import compile_options
 from toolchain.commands.place import placeable
+from toolchain.commands.precision import EXACT
 from toolchain.progress import progress_bar
 
 _ELSEWHERE = ("target", "dump", "stop_after", "emit", "timings", "record")
 """Options of `tk compile` that a view has otherwise, or no use for."""
-_OF_A_COMPILE = "--target, --arch, --shape, --dim, --bind, --from and --tf32"
+_OF_A_COMPILE = "--target, --arch, --shape, --dim, --bind, --from, --precision and --tf32"
 
 
 def _of_one_target(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,7 +135,8 @@ def _time(report: compiler.ViewReport) -> str:
 
 def _check_needless(settings: compiler.CompileOptions) -> None:
     """A library was compiled before: how can no longer be said."""
-    asked = settings.target, settings.arch, settings.start_from, settings.tf32 or None
+    precision = settings.precision if settings.precision != EXACT else None
+    asked = settings.target, settings.arch, settings.start_from, precision
     if any(one is not None for one in asked) or settings.shapes or settings.dims or settings.binds:
         raise compiler.UsageError(
             "a library is shown as it was compiled", where=_OF_A_COMPILE, hint="leave them out"

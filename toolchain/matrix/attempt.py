@@ -154,7 +154,7 @@ class Attempt:
         place = self.trial.place
         words = ["compile", str(model), "-o", str(self.library), f"--target={place.target}"]
         words += ["--timeout=none", "--max-memory=none"]  # a trial has limits of its own
-        words += [f"--arch={place.arch}"] * bool(place.arch) + ["--tf32"] * (place.precision == "tf32")
+        words += [f"--arch={place.arch}"] * bool(place.arch) + _precision(place)
         done = self._step(words)
         failed = state_after("compile", done)
         if failed is None:
@@ -281,7 +281,7 @@ def repeating(trial: Trial) -> tuple[str, ...]:
         *([f"--image={place.image}"] if place.image else []),
         *([f"--docker-host={place.engine}"] if place.engine else []),
         *([f"--worker={place.worker}"] if place.worker else []),
-        *(["--precision=tf32"] if place.precision == "tf32" else []),
+        *_precision(place),
         f"--do={','.join(place.do)}", f"--seconds={place.limits.seconds:g}",
         *_container_limits(place.limits),
         *([f"--bench-seconds={place.bench.seconds:g}", f"--warmup={place.bench.warmup:g}"]
@@ -315,3 +315,7 @@ def _threads(place: TrialPlace) -> list[str]:
 
 def _device(place: TrialPlace) -> list[str]:
     return [f"--device={place.selector}"] if place.selector else []
+
+
+def _precision(place: TrialPlace) -> list[str]:
+    return [] if place.precision == "f32" else [f"--precision={place.precision}"]

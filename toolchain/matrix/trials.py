@@ -53,8 +53,10 @@ class TrialPlace:
         """How it is called while something runs there."""
         target = f"{self.target}:{self.arch}" if self.arch else self.target
         threads = compiler.counted(self.threads, "thread") if self.threads else ""
-        tf32 = self.precision if self.precision != "f32" else ""
-        more = ", ".join(filter(None, (self.selector, self.image, self.engine, self.worker, threads, tf32)))
+        precision = self.precision if self.precision != "f32" else ""
+        more = ", ".join(
+            filter(None, (self.selector, self.image, self.engine, self.worker, threads, precision))
+        )
         return f"{target} ({more})" if more else target
 
     @property

@@ -7,7 +7,6 @@ from math import prod
 
 import numpy as np
 
-from compiler.core.types import F32
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType
@@ -30,7 +29,8 @@ from compiler.graph.op import (
     rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import FLOATS, INTS, check_kind, emit_scalar, read_broadcast, widen
+from compiler.graph.ops.elementwise import FLOATS, INTS, check_kind, emit_scalar, read_broadcast
+from compiler.graph.ops.factors import factor, is_f32, product_dtype, with_factors
 from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
@@ -72,8 +72,8 @@ def import_conv(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 
 def conv_type(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     """The type of a convolution of input, weights and maybe bias; raises InvalidError."""
-    same_dtype(types)
-    check_kind("convolution", types[0].dtype, FLOATS + INTS)
+    kind = product_dtype(types, attrs)
+    check_kind("convolution", kind, FLOATS + INTS)
     kernel, group = check_weights(types, Attrs()), attrs.integer("group")
     out, per_group = types[1].shape[:2]
     if group < 1 or types[0].shape[1] != per_group * group or out % group:
@@ -83,10 +83,10 @@ def conv_type(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     windows = windows_of(attrs)
     if windows.kernel != kernel:
         raise InvalidError(f"kernel {list(windows.kernel)} differs from weights {types[1]}")
-    return (spatial_type(types[0], out, windows),)
+    return (spatial_type(types[0], out, windows).with_dtype(kind),)
 
 
-@rounded_once
+@with_factors
 def conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     """The meaning of a convolution in numpy."""
     x, w, *rest = arrays
@@ -127,8 +127,8 @@ def _conv_direct(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, c, taps = rest[: out.rank - 2], rest[out.rank - 2], rest[out.rank - 1 :]
         channel = c if outer == channels else k // outer * per_group + c
-        element = widen(padded[(n, channel, *windows.position(spatial, taps))])
-        return element * widen(inputs[1][(k, c, *taps)])
+        element = factor(padded[(n, channel, *windows.position(spatial, taps))], info)
+        return element * factor(inputs[1][(k, c, *taps)], info)
 
     sums = reduce_block(b, "conv", out.shape, (per_group, *windows.kernel), at, "sum", out.dtype)
     return _with_bias(b, sums, inputs, info)
@@ -147,8 +147,8 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
 
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, taps = rest[: out.rank - 2], rest[out.rank - 2 :]
-        element = widen(padded[(n, k // multiplier, *windows.position(spatial, taps))])
-        return element * widen(inputs[1][(k, 0, *taps)])
+        element = factor(padded[(n, k // multiplier, *windows.position(spatial, taps))], info)
+        return element * factor(inputs[1][(k, 0, *taps)], info)
 
     sums = reduce_block(b, "conv", out.shape, windows.kernel, at, "sum", out.dtype)
     return _with_bias(b, sums, inputs, info)
@@ -157,7 +157,7 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
 def _is_matrix_product(info: NodeInfo) -> bool:
     """Whether one group of channels in f32 goes through several windows: a product of two large matrices."""
     out = info.out_types[0]
-    return info.attrs.integer("group") == 1 and out.dtype == F32 and prod(out.shape[2:]) > 1
+    return info.attrs.integer("group") == 1 and is_f32(info) and prod(out.shape[2:]) > 1
 
 
 def _conv_im2col(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
@@ -226,13 +226,13 @@ def product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    kind = same_dtype(types)
+    kind = product_dtype(types, attrs)
     if kind.is_bool:
         raise UnsupportedError("matrix products of bool are not supported")
     return (TensorType(kind, product_shape(types[0].shape, types[1].shape)),)
 
 
-@rounded_once
+@with_factors
 def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     return np.asarray(np.matmul(arrays[0], arrays[1]))
 
@@ -244,7 +244,7 @@ def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(*index: Expr) -> Expr:
         *batch, m, n, k = index
         a = read_broadcast(inputs[0], left, (*batch, m, k))
-        return widen(a) * widen(read_broadcast(inputs[1], right, (*batch, k, n)))
+        return factor(a, info) * factor(read_broadcast(inputs[1], right, (*batch, k, n)), info)
 
     return reduce_block(b, "matmul", out.shape, (left[-1],), at, "sum", out.dtype)
 
@@ -254,7 +254,7 @@ def _gemv_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     (inner, columns), out = info.in_types[1].shape, info.out_types[0]
 
     def at(n: Expr, k: Expr) -> Expr:
-        return widen(inputs[0][0, k]) * widen(inputs[1][k, n])
+        return factor(inputs[0][0, k], info) * factor(inputs[1][k, n], info)
 
     sums = reduce_block(b, "gemv", (columns,), (inner,), at, "sum", out.dtype)
     return b.compute("row", out.shape, lambda m, n: sums[n], out.dtype)  # noqa: ARG005 - m is 0
@@ -275,7 +275,7 @@ def _matmul_expand(e: Emitter, item: Node) -> Values | None:
     if left.type.rank == 1 or right.type.rank == 1:
         left = left if left.type.rank > 1 else e.emit("Reshape", left, shape=(1, *left.type.shape))
         right = right if right.type.rank > 1 else e.emit("Reshape", right, shape=(*right.type.shape, 1))
-        return (e.emit("Reshape", e.emit("MatMul", left, right), shape=shape),)
+        return (e.emit("Reshape", e.emit("MatMul", left, right, **item.attrs), shape=shape),)
     if left.type.rank == right.type.rank == 2:
         return None
     rows, inner = left.type.shape[-2:]
@@ -284,7 +284,7 @@ def _matmul_expand(e: Emitter, item: Node) -> Values | None:
         return None
     flat = e.emit("Reshape", left, shape=(left_batch * rows, inner))
     matrix = e.emit("Reshape", right, shape=right.type.shape[-2:])
-    return (e.emit("Reshape", e.emit("MatMul", flat, matrix), shape=shape),)
+    return (e.emit("Reshape", e.emit("MatMul", flat, matrix, **item.attrs), shape=shape),)
 
 
 def _matmul_flops(info: NodeInfo) -> int:

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from compiler.core.types import F32
 from compiler.graph.ir import NodeInfo
 from compiler.graph.op import Build
+from compiler.graph.ops.factors import is_f32
 from compiler.graph.ops.windows import padded_buffer, windows_of
 from compiler.loops.annotations import CONSTANT_ONLY, STAGE
 from compiler.loops.build import Builder
@@ -154,7 +154,7 @@ def is_winograd_along(axis: int) -> Callable[[NodeInfo], bool]:
 
 def _is_plain(info: NodeInfo) -> bool:
     """Whether a convolution is one over an image in f32, with stride 1 and one group."""
-    if info.in_types[0].rank != 4 or info.out_types[0].dtype != F32:
+    if info.in_types[0].rank != 4 or not is_f32(info):
         return False
     windows = windows_of(info.attrs)
     return windows.strides == windows.dilations == (1, 1) and info.attrs.integer("group") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from compiler.core.passes import Limits, Pass, PassEvent, run_passes
+from compiler.core.types import DType
 from compiler.graph.ir import Graph
 from compiler.graph.rewrites.cancel_transposes import cancel_transposes
 from compiler.graph.rewrites.canonicalise import canonicalise
@@ -13,6 +14,7 @@ from compiler.graph.rewrites.explicit_pads import explicit_pads
 from compiler.graph.rewrites.fold_batchnorm import fold_batchnorm
 from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.hoist_pads import hoist_pads
+from compiler.graph.rewrites.lower_precision import lower_precision
 from compiler.graph.rewrites.merge_pads import merge_pads
 from compiler.graph.rewrites.move_slices import move_slices
 from compiler.graph.rewrites.part_concats import part_concats
@@ -56,6 +58,9 @@ _CANONICAL = 1 + next(number for number, item in enumerate(PASSES) if item.name 
 """Passes after which there are operators with forms only, each as the model says it."""
 
 
+_ENDING = 2
+"""The last passes, before which products are told to round their factors, where that was asked for."""
+
 _PADS = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-again"})
 
 
@@ -66,13 +71,17 @@ def rewrite_graph(
     pads: bool = True,
     without: Collection[str] = (),
     limits: Limits | None = None,
+    factors: DType | None = None,
 ) -> Graph:
     """Run all passes in order but those named in `without`; `limits` counts where they are applied.
 
-    Without `pads`, windows go on reaching outside of what they read.
+    Without `pads`, windows go on reaching outside of what they read. With `factors`, sums of products round
+    theirs to that type.
     """
     left_out = {*without, *(() if pads else _PADS)}
     passes = [item for item in PASSES if item.name not in left_out]
+    if factors is not None:
+        passes.insert(-_ENDING, Pass("lower-precision", lower_precision(factors)))
     return run_passes(passes, graph, observers, limits, "the graph")
 
 

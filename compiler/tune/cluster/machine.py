@@ -128,7 +128,7 @@ def cluster_machine(
         wanted = {
             "text": job.options.target,
             "arch": job.options.arch,
-            "tf32": job.options.tf32,
+            "precision": job.options.precision,
             "plugins": job.options.installed_plugins,
         }
         described = _described(cluster, MEASURE + named, {"target": wanted, "threads": threads})

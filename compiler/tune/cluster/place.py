@@ -17,12 +17,12 @@ def described_target(target: Target, *, plugins: bool) -> dict[str, Any]:
     """A target in words that mean the same on every machine; plugins: whether those of packages take part."""
     facts = target.facts
     caches = {name: asdict(getattr(facts, name)) for name in _CACHES}
-    return {"text": target.text, "tf32": facts.tf32, "plugins": plugins, "caches": caches}
+    return {"text": target.text, "precision": facts.precision, "plugins": plugins, "caches": caches}
 
 
 def target_from(described: Mapping[str, Any]) -> Target:
     """The target that was described; raises UsageError for one that this tk does not know."""
-    target = get_target(described["text"], tf32=described["tf32"])
+    target = get_target(described["text"], precision=described["precision"])
     l1, l2, l3 = (Cache(**described["caches"][name]) for name in _CACHES)
     plugins = load_plugins((), installed=described["plugins"])
     return replace(target, facts=replace(target.facts, l1=l1, l2=l2, l3=l3), plugins=plugins)

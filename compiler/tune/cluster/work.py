@@ -62,7 +62,7 @@ def _describe(asked: Header, files: Sequence[bytes]) -> bytes:  # noqa: ARG001 -
         wanted = asked["target"]
         name, _, given = (wanted["text"] or DEFAULT_TARGET).partition(":")
         arch = given or wanted["arch"] or find_target(name).readiness.arch(load_settings()) or None
-        target = get_target(name, arch, tf32=wanted["tf32"])
+        target = get_target(name, arch, precision=wanted["precision"])
         target = replace(target, plugins=load_plugins((), installed=wanted["plugins"]))
     environment = environment_here(target, load_settings(), asked["threads"])
     described = described_target(target, plugins=asked["target"]["plugins"])

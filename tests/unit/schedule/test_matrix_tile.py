@@ -56,7 +56,7 @@ def test_more_sub_groups_are_cheaper_than_one() -> None:
 @pytest.mark.parametrize("rows", [8, 9])
 def test_a_tile_of_which_half_is_nothing_is_not_offered(rows: int) -> None:
     """Of 16 rows a tile has; with 8 each lane would read what another one holds."""
-    facts, unit = get_target("cuda:sm_90", tf32=True).facts, UNITS["mma.m16n8k8.tf32"]
+    facts, unit = get_target("cuda:sm_90", precision="tf32").facts, UNITS["mma.m16n8k8.tf32"]
     options = matrix_options(unit, GemmProblem(1, rows, 784, 28, 25, 4), facts)
     assert bool(options) == (rows > 8)
 

@@ -48,8 +48,8 @@ def test_a_target_is_looked_up_once(
 ) -> None:
     found: list[Target] = []
 
-    def counted(*args: str | None, tf32: bool) -> Target:
-        found.append(get_target(*args, tf32=tf32))
+    def counted(*args: str | None, precision: str) -> Target:
+        found.append(get_target(*args, precision=precision))
         return found[-1]
 
     monkeypatch.setattr(job, "get_target", counted)

@@ -83,7 +83,7 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     if found is None or found[0].dtype != found[1].dtype:
         return []
     kind, total = found[0].dtype, block.store.buffer.dtype
-    wanted = {kind, TF32} if kind == F32 and facts.tf32 else {kind}
+    wanted = {kind, TF32} if kind == F32 and facts.precision == TF32.name else {kind}
     rated = [UNITS[name] for name, _ in facts.matrix_rates]
     units = [unit for unit in rated if unit.factor in wanted and unit.total == total]
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
