@@ -109,8 +109,8 @@ def get_target(text: str | None = None, arch: str | None = None, *, precision: s
     """The target called `NAME` or `NAME:ARCH`, by default the host's cores.
 
     `arch` is another way to say ARCH. `precision`: what factors of f32 may be rounded to. Raises UsageError
-    for an unknown name, architecture or precision, HostError when this machine cannot be described, BadInputError
-    when one of the architectures does not multiply in that precision.
+    for an unknown name, architecture or precision, HostError when this machine cannot be described,
+    BadInputError when one of the architectures does not multiply in that precision.
     """
     name, _, given = (text or DEFAULT_TARGET).partition(":")
     row = find_target(name)

@@ -29,11 +29,14 @@ def in_precision(target: Target, name: str) -> Target:
     if name == EXACT:
         return target
     facts = target.facts
+    why = "on processors products are computed in f32"
+    if facts.binds_threads:
+        why = f"no unit that multiplies {name} is common to these architectures, as far as tk knows"
     if not (facts.binds_threads and _multiplies(target, name)):
         raise BadInputError(
             f"products cannot be rounded to {name}",
             where=f"target `{facts.name}`, architecture `{facts.arch}`",
-            why=f"no unit that multiplies {name} is common to these architectures, as far as tk knows",
+            why=why,
             hint=f"leave `--precision {name}` out, or {_HINTS[name]}",
         )
     return replace(target, facts=replace(facts, precision=name))

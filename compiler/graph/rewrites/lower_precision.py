@@ -123,10 +123,10 @@ class _Lowering:
             self.write(item)
             if item.output in self.narrow:
                 self.low[item.output] = self.editor.emit("Cast", item.output, to=self.kind)
-        made = self.graph.replace(nodes=self.editor.nodes, constants=self.editor.constants)
-        kept = {value: ends for value, ends in self.graph.undefined.items() if value in made.producers}
-        undefined = {**kept, **undefined_after(self.graph, self.low, made)}
-        return replace(made, folded=self.editor.folded, undefined=undefined)
+        graph = self.graph.replace(nodes=self.editor.nodes, constants=self.editor.constants)
+        kept = {value: ends for value, ends in self.graph.undefined.items() if value in graph.producers}
+        undefined = {**kept, **undefined_after(self.graph, self.low, graph)}
+        return replace(graph, folded=self.editor.folded, undefined=undefined)
 
     def write(self, item: Node) -> None:
         """The node with factors to round, or with operands as wide as they were."""
