@@ -9,7 +9,6 @@ from typing import Literal
 
 from compiler.core.answer import Answer
 from compiler.core.device_code import MachineCode
-from compiler.core.precision import EXACT
 
 Emit = Literal["source", "object", "library"]
 EMITS: tuple[Emit, ...] = ("source", "object", "library")
@@ -64,7 +63,7 @@ class CompileOptions:
     stop_after: str | None = None
     start_from: Path | None = None
     timings: bool = False
-    precision: str = EXACT
+    precision: str = "f32"
     without: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     conservative: tuple[str, ...] = ()
@@ -294,7 +293,7 @@ class LibraryReport:
     toolchain: str = ""
     images: tuple[ImageInfo, ...] = ()
     module_replays: bool | None = None
-    precision: str = EXACT
+    precision: str = "f32"
     sample_bytes: int = 0
     free: tuple[FreeDimension, ...] = ()
     states: tuple[tuple[str, str], ...] = ()

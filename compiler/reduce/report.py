@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compiler.core.precision import EXACT
 from compiler.core.visible import visible
 
 WRONG, CRASH, HANG, COMPILE, UNSUPPORTED, SLOW = "wrong", "crash", "hang", "compile", "unsupported", "slow"
@@ -34,7 +33,7 @@ class ReduceRequest:
     command: tuple[str, ...] = ()
     target: str | None = None
     arch: str | None = None
-    precision: str = EXACT
+    precision: str = "f32"
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     binds: Mapping[str, object] = field(default_factory=dict)

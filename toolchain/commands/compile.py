@@ -13,8 +13,28 @@ import compiler
 from toolchain import console, options
 from toolchain.commands.multi_target import per_target
 from toolchain.commands.place import placeable
-from toolchain.commands.precision import Precision, Tf32, precision_of
 from toolchain.progress import progress_bar
+
+EXACT, TF32 = "f32", "tf32"
+
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="What factors of f32 are rounded to in products, on GPUs: f16, bf16 (what is stored for them, "
+        "too), tf32 (in NVIDIA's matrix units, sm_80 on) or f32 (not at all). Sums stay f32.",
+    ),
+]
+Tf32 = Annotated[bool, typer.Option("--tf32", help="As `--precision tf32`.")]
+
+
+def precision_of(precision: str | None, *, tf32: bool) -> str:
+    """The precision that was asked for; raises UsageError where the two options contradict each other."""
+    if tf32 and precision not in (None, TF32):
+        what = f"two precisions were given: `{TF32}` and `{precision}`"
+        raise compiler.UsageError(what, where="--precision", hint="leave `--tf32` out")
+    return TF32 if tf32 else precision or EXACT
 
 
 def compile_options(

@@ -11,8 +11,8 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.access_tables import access_document, launches_table, rows_table
+from toolchain.commands.compile import EXACT
 from toolchain.commands.machine_code import machine_code_lines
-from toolchain.commands.precision import EXACT
 from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"

@@ -11,7 +11,7 @@ import typer
 
 import compiler
 from toolchain import console, options
-from toolchain.commands.precision import Precision, Tf32, precision_of
+from toolchain.commands.compile import Precision, Tf32, precision_of
 from toolchain.progress import progress_bar
 
 

@@ -12,9 +12,8 @@ import typer
 
 import compiler
 from toolchain import console, options
-from toolchain.commands.compile import compile_options
+from toolchain.commands.compile import EXACT, compile_options
 from toolchain.commands.place import placeable
-from toolchain.commands.precision import EXACT
 from toolchain.progress import progress_bar
 
 _ELSEWHERE = ("target", "dump", "stop_after", "emit", "timings", "record")
