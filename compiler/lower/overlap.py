@@ -20,6 +20,7 @@ from compiler.loops.ir import (
     For,
     Let,
     Load,
+    Ramp,
     Region,
     Stmt,
     Var,
@@ -98,12 +99,25 @@ def _limits(predicate: Expr | None) -> tuple[tuple[str, int], ...]:
 
 
 def _region(region: Region, values: Mapping[str, Expr], *, write: bool) -> Footprint:
-    buffer, corner = region.buffer, region.begin
-    size = tuple(int_of(extent) or 0 for extent in region.extent)
+    buffer = region.buffer
+    corner, size = _scalar_box(region)
     known = buffer.alias_of is None and all(size) and all(item.dtype.lanes == 1 for item in corner)
     if not known or any(isinstance(item, Load) for index in corner for item in index.walk()):
         return Footprint(_name(buffer), write)
     return Footprint(buffer.name, write, tuple(substitute(index, values) for index in corner), size)
+
+
+def _scalar_box(region: Region) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
+    """Corner and size; a run of lanes counts as the box around it."""
+    corner, size = list[Expr](), list[int]()
+    for begin, extent in zip(region.begin, region.extent, strict=True):
+        if isinstance(begin, Ramp) and int_of(extent) == 1 and (int_of(begin.stride) or 0) > 0:
+            corner.append(begin.base)
+            size.append((begin.lanes - 1) * (int_of(begin.stride) or 0) + 1)
+        else:
+            corner.append(begin)
+            size.append(int_of(extent) or 0)
+    return tuple(corner), tuple(size)
 
 
 def _name(buffer: Buffer) -> str:
@@ -175,11 +189,25 @@ class Overlap:
         return [value]
 
     def _turn(self, a: Expr, b: Expr) -> tuple[int, ...] | None:
-        """The values of a % n - b % n where a - b is a constant."""
-        if not (is_division(a, "floormod") and is_division(b, "floormod")) or a.b != b.b:
+        """The values of a % n - b % n where a - b is a constant; what is below n already is its remainder."""
+        if is_division(b, "floormod") and not is_division(a, "floormod"):
+            turned = self._turn(b, a)
+            return None if turned is None else tuple(-step for step in turned)
+        if not is_division(a, "floormod"):
             return None
-        apart = self._known.linear(a.a).plus(self._known.linear(b.a), -1)
+        size, other = divisor(a), b
+        if is_division(b, "floormod"):
+            if a.b != b.b:
+                return None
+            other = b.a
+        elif not self._is_below(b, size):
+            return None
+        apart = self._known.linear(a.a).plus(self._known.linear(other), -1)
         if apart.terms:
             return None
-        step = apart.constant % divisor(a)
-        return (step, step - divisor(a)) if step else (0,)
+        step = apart.constant % size
+        return (step, step - size) if step else (0,)
+
+    def _is_below(self, value: Expr, size: int) -> bool:
+        low, high = self._known.range(self._known.linear(value))
+        return low >= 0 and high < size

@@ -48,7 +48,7 @@ from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
 from compiler.loops.walk import scoped
 from compiler.render.expressions import Expressions
-from compiler.render.vocabulary import Vocabulary, memory_type, narrowed
+from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, memory_type, narrowed
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
 SCRATCH_ALIGNMENT = 64
@@ -313,7 +313,16 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
+        if self._is_copied(value):
+            return self.as_in_memory(value)
         return narrowed(value.dtype, self(value))
+
+    def _is_copied(self, value: Expr) -> bool:
+        """Whether a narrow float goes from memory to memory: its bits do, without a conversion to f32."""
+        if not isinstance(value, Load) or value.dtype.name not in NARROW_FLOATS or value.mask is not None:
+            return False
+        index = value.indices[0]
+        return not self.register(value.buffer, index.base if isinstance(index, Ramp) else index)
 
     def _store_vector(self, item: Store) -> None:
         buffer, index = item.buffer, item.indices[0]

@@ -257,6 +257,10 @@ class Expressions:
     def as_in_memory(self, expr: Expr) -> str:
         """A value without the conversion that loading it brings: what instructions of matrix units take."""
         kind = memory_type(expr.dtype)
+        if isinstance(expr, Cast) and kind != expr.type and expr.value.dtype != expr.type:
+            return narrowed(
+                expr.type, self._cast_plain(expr, computed(expr.value.dtype), computed(expr.type))
+            )
         if not isinstance(expr, Load) or kind == expr.dtype:
             return self(expr)
         if kind.lanes == 1:

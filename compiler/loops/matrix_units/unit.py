@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.core.types import DType
+from compiler.core.types import F32, TF32, DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,11 @@ class MatrixUnit:
         """How a language says it; None where it cannot."""
         return next((item for item in self.texts if item.language == language), None)
 
+    @property
+    def staged(self) -> DType:
+        """The type of factors in shared memory: f32 is rounded to tf32 once, where a lane reads it."""
+        return F32 if self.factor == TF32 else self.factor
+
     # ------------------------------------------------------------ loops
 
     def row_loops(self) -> tuple[str, ...]:
@@ -139,8 +144,8 @@ class MatrixUnit:
         return (
             f"func {self.name.replace('.', '_')}("
             f"c: {self.total}[{shape}, {self.c.registers}] @register, "
-            f"a: {self.factor}[{self.rows}, {self.steps}] @shared, "
-            f"b: {self.factor}[{self.columns}, {self.steps}] @shared) -> ()"
+            f"a: {self.staged}[{self.rows}, {self.steps}] @shared, "
+            f"b: {self.staged}[{self.columns}, {self.steps}] @shared) -> ()"
         )
 
     def description(self) -> str:
@@ -169,7 +174,11 @@ class MatrixUnit:
         return "\n".join(lines) + "\n"
 
     def _widened(self, text: str) -> str:
+        text = self._rounded(text)
         return text if self.factor == self.total else f"{self.total}({text})"
+
+    def _rounded(self, text: str) -> str:
+        return text if self.staged == self.factor else f"{self.factor}({text})"
 
     def implementation(self) -> str:
         """The same by one call of the instruction, each lane with its own operands."""
@@ -188,7 +197,8 @@ class MatrixUnit:
         for register in range(0, fragment.registers, self.pack):
             row = _at(fragment.rows, register, self.lanes)
             step = _at(fragment.columns, register, self.lanes)
-            found.append(f"{name}[{row}, {step if self.pack == 1 else f'ramp({step}, 1, {self.pack})'}]")
+            steps = step if self.pack == 1 else f"ramp({step}, 1, {self.pack})"
+            found.append(self._rounded(f"{name}[{row}, {steps}]"))
         return found
 
     def operands(self) -> tuple[int, int]:

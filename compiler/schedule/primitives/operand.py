@@ -31,7 +31,9 @@ def factors(block: Block) -> tuple[Expr, Expr] | None:
 
 
 def unconverted(expr: Expr) -> Expr:
-    """A value before a conversion."""
+    """A value before a conversion, and before it was rounded to tf32 on the way."""
+    if isinstance(expr, Cast) and isinstance(expr.value, Cast) and expr.value.type == TF32:
+        return expr.value.value
     return expr.value if isinstance(expr, Cast) else expr
 
 
@@ -42,9 +44,11 @@ class CacheOperand(Primitive[tuple[str, str]]):
     block: the block, without a predicate. operand: 0 or 1. axes: the numbers of all iterations of the block
     that the factor depends on, in the order that they become dimensions of the buffer. scope: where the
     buffer lives. The factor may be any expression (a window of a padded image, say): it is computed by a
-    block of its own, to be moved with compute_at. dtype: what the buffer holds, by default the factor's own
-    type; `tf32` rounds factors of f32. Outputs: that block, and its buffer. rewrite: C[i, j] += x[i + k] *
-    w[k, j] -> t[k, i] = x[i + k]; C[i, j] += t[k, i] * w[k, j] TVM: reindex with cache_read.
+    block of its own, to be moved with compute_at. dtype: what is multiplied, by default the factor's own
+    type; `tf32` rounds factors of f32 where the block reads them: the buffer holds f32.
+    Outputs: that block, and its buffer.
+    rewrite: C[i, j] += x[i + k] * w[k, j] -> t[k, i] = x[i + k]; C[i, j] += t[k, i] * w[k, j]
+    TVM: reindex with cache_read.
     """
 
     name: ClassVar[str] = "cache_operand"
@@ -61,15 +65,13 @@ class CacheOperand(Primitive[tuple[str, str]]):
         expr = self._factor(site)
         iters = [block.iters[number] for number in self._checked(block, expr)]
         name = fresh(f"{self.block}_{'ab'[self.operand]}")
-        kind = self._held(expr.dtype)
-        buffer = Buffer(name, kind, tuple(item.extent for item in iters), self.scope)
+        kind = self._multiplied(expr.dtype)
+        buffer = Buffer(name, expr.dtype, tuple(item.extent for item in iters), self.scope)
         loaded = Load(buffer, tuple(item.var for item in iters))
-        here = loaded if kind == expr.dtype else Cast(expr.dtype, loaded)
+        here = loaded if kind == expr.dtype else Cast(expr.dtype, Cast(kind, loaded))
         own = fresh_iters(fresh, name, [item.extent for item in iters])
         value = substitute(expr, {old.var.name: new.var for old, new in zip(iters, own, strict=True)})
-        body = Store(
-            buffer, tuple(item.var for item in own), value if kind == expr.dtype else Cast(kind, value)
-        )
+        body = Store(buffer, tuple(item.var for item in own), value)
         made = declared(Block(name, own, (), (), body))
         read = rewrite_nodes(site.body.value, lambda item: here if item == expr else None)
         new = declared(block.replace(body=site.body.replace(value=read)))
@@ -79,12 +81,12 @@ class CacheOperand(Primitive[tuple[str, str]]):
         )
         return changed, (name, buffer.name)
 
-    def _held(self, kind: DType) -> DType:
+    def _multiplied(self, kind: DType) -> DType:
         if self.dtype is None or self.dtype == kind.name:
             return kind
         if (kind.name, self.dtype) != ("f32", "tf32"):
             raise self.refuse(
-                f"a factor of {kind} cannot be held as {self.dtype}",
+                f"a factor of {kind} cannot be multiplied as {self.dtype}",
                 "only f32 may be rounded, to tf32",
                 "leave the type out",
             )

@@ -16,13 +16,13 @@ from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.tile import ThreadTile
+from compiler.schedule.rules.threads.tile import BlockTile, ThreadTile
 from compiler.schedule.schedule import Schedule
 
 _BANKS = 32
 """Banks of shared memory: threads that access different words of one bank wait for each other."""
 
-_LEAST_BITS = 32
+LEAST_BITS = 32
 """An asynchronous copy has 4 bytes at least, and elements may be copied one by one."""
 
 
@@ -74,21 +74,31 @@ def _bind(schedule: Schedule, loops: Sequence[str], tile: ThreadTile) -> None:
     schedule.bind(thread, THREAD)
 
 
-def is_plain(factor: Expr) -> bool:
-    """Whether a factor is what memory holds, or a constant where a condition does not hold."""
+def is_plain(factor: Expr, least: int = LEAST_BITS) -> bool:
+    """Whether a factor is what memory holds, or a constant where a condition does not hold.
+
+    least: bits of an element.
+    """
     if isinstance(factor, Select):
-        return isinstance(factor.b, Const) and is_plain(factor.a)
-    return isinstance(factor, Load) and factor.buffer.dtype.bits >= _LEAST_BITS
+        return isinstance(factor.b, Const) and is_plain(factor.a, least)
+    return isinstance(factor, Load) and factor.buffer.dtype.bits >= least
 
 
-def by_k_iterations(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:
-    """Let the first dimension of a staged factor (behind batches) count the rounds; two take waves."""
+def by_k_iterations(
+    schedule: Schedule, buffer: Buffer, batches: int, tile: BlockTile, *, terms_last: bool = False
+) -> None:
+    """Let the first dimension of a staged factor (behind batches) count the rounds; two take waves.
+
+    terms_last: terms of the sum are its last dimension, not the one before.
+    """
     shape = [extent_of(extent) for extent in buffer.shape]
-    axes = AXES[: len(shape)]
-    step, outer = -(-shape[-2] // tile.depth), range(len(shape) - 3, batches - 1, -1)
-    number = [axes[-2] // tile.depth] if step > 1 or not outer else []
+    axes, at = AXES[: len(shape)], len(shape) - (1 if terms_last else 2)
+    step, outer = -(-shape[at] // tile.depth), range(len(shape) - 3, batches - 1, -1)
+    number = [axes[at] // tile.depth] if step > 1 or not outer else []
     for dim in outer:
         number.insert(0, Binary("mul", axes[dim], const(step)))
         step *= shape[dim]
-    outputs = [*axes[:batches], reduce(add, number), axes[-2] % tile.depth, axes[-1]]
-    schedule.transform_layout(buffer.name, IndexMap.of(len(axes), outputs))
+    own = [axis % tile.depth if axis == axes[at] else axis for axis in axes[-2:]]
+    schedule.transform_layout(
+        buffer.name, IndexMap.of(len(axes), [*axes[:batches], reduce(add, number), *own])
+    )

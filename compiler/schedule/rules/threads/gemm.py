@@ -35,7 +35,7 @@ from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
 from compiler.schedule.rules.threads.rows import take_result
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, StagedTile, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST = 4
@@ -369,7 +369,7 @@ class ImplicitGemm:
     def decide(self, what: str, guess: int, others: Iterable[int]) -> int:
         return decide(self.chooser, f"{self.name}.{what}", guess, others)
 
-    def fetch_all(self, stages: Sequence[str], rounds: str, tile: ThreadTile) -> None:
+    def fetch_all(self, stages: Sequence[str], rounds: str, tile: StagedTile) -> None:
         """Fetch both factors in every round; with two stages, while the part before is multiplied.
 
         Each thread keeps what it fetches in registers meanwhile: it reaches shared memory after the products.
@@ -378,7 +378,7 @@ class ImplicitGemm:
             for stage in stages:
                 self.s.compute_at(stage, rounds)
                 if tile.copied:
-                    by_k_iterations(self.s, self.stored_by(stage), self.batches, tile)
+                    self.count_rounds(stage, tile)
                 self.fetch([stage], tile)
                 if tile.copied:
                     self.s.annotate(stage, ASYNC, tile.stages - 2)
@@ -388,20 +388,24 @@ class ImplicitGemm:
             for name in names:
                 self.s.compute_at(name, rounds)
         for stage, store in zip(stages, stored, strict=True):
-            by_k_iterations(self.s, self.stored_by(store), self.batches, tile)
+            self.count_rounds(store, tile)
             self.fetch([stage, store], tile)
 
-    def overlap(self, rounds: str, tile: ThreadTile) -> None:
+    def overlap(self, rounds: str, tile: StagedTile) -> None:
         """Run ahead with fetching, by as many rounds as there are stages more than one."""
         if tile.copied:
             self.s.software_pipeline(rounds, (0, 0, tile.stages - 1), guarded=True)
         else:
             self.s.software_pipeline(rounds, (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=True)
 
+    def count_rounds(self, stage: str, tile: StagedTile) -> None:
+        """A staged factor by rounds, where several of them are under way."""
+        by_k_iterations(self.s, self.stored_by(stage), self.batches, tile)
+
     def stored_by(self, stage: str) -> Buffer:
         return self.s.site(stage).store.buffer
 
-    def fetch(self, names: Sequence[str], tile: ThreadTile) -> None:
+    def fetch(self, names: Sequence[str], tile: StagedTile) -> None:
         """All threads fetch a part of a factor.
 
         names: the block that fetches, and those that bring what each thread fetched into shared memory.

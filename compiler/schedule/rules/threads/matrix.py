@@ -5,7 +5,7 @@ registers of its lanes, as the instruction spreads it, and the epilogue works on
 
     blockIdx.z (batches), blockIdx.y (rows), blockIdx.x (columns)
       threadIdx.y (sub-groups), threadIdx.x (lanes): tile = 0                              in registers
-      for taps..., for part of the sum
+      for taps..., for part of the sum, some of them under way ahead of the products
         all threads: left[row, step] = ...; right[column, step] = ...                      shared
         threadIdx.y: for step: tile[row, column] += left[row, step] * right[column, step]  by the unit
       threadIdx.y, threadIdx.x: output[...] = epilogue(tile)
@@ -20,18 +20,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
 from compiler.loops.index_map import AXES
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes
 from compiler.loops.queries import extent_of, iterations
+from compiler.loops.simplify import Simplifier
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.threads.common import THREAD
+from compiler.schedule.rules.threads.elementwise import aligned_run, asks
+from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
 from compiler.schedule.rules.threads.gemm import (
     ImplicitGemm,
     Part,
@@ -39,8 +43,8 @@ from compiler.schedule.rules.threads.gemm import (
     find_axes,
     runs_along,
 )
-from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
-from compiler.schedule.rules.threads.tile import thread_tiles
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options, padding_of
+from compiler.schedule.rules.threads.tile import StagedTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
@@ -93,10 +97,13 @@ class _MatrixGemm(ImplicitGemm):
     """The steps of the rule, in the order in which they are applied."""
 
     unit: MatrixUnit
+    widths: dict[str, int]
+    """Neighbouring terms that a thread may take at once of each staged factor."""
 
     def on_units(self, schedule: Schedule, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
         last, problem = self.prepare(schedule, follow=follow)
+        problem = replace(problem, plain=self.is_copied())
         tiles = [matrix_options(unit, problem, self.facts) for unit in units]
         plain = thread_tiles(problem, self.facts)
         options = [
@@ -118,12 +125,27 @@ class _MatrixGemm(ImplicitGemm):
         """Stage the factors and give the tiles to sub-groups."""
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
+        self.widths = {stage: self.wide(self.s.site(stage)) for stage in stages}
+        if tile.stages > 1:
+            for stage in stages:
+                by_k_iterations(self.s, self.stored_by(stage), self.batches, tile, terms_last=True)
         names = [axis.name for axis in AXES[: self.batches + 2]]
         places = (*names[: self.batches], *self.unit.total_map(*names[self.batches :]))
         self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
         self.place(tile, stages, last, lanes)
 
     # -- operands
+
+    def is_copied(self) -> bool:
+        """Whether asynchronous copies can bring both factors: narrow elements only in runs along the sum."""
+        site = self.s.site(self.name)
+        terms, known = site.block.iters[-1], Simplifier(site.bounds)
+        narrow = [load for load in site.loads if load.buffer.dtype.bits < LEAST_BITS]
+        if narrow and asks(site, terms.var.name):
+            return False
+        return all(is_plain(factor, least=1) for factor in factors(site.block) or ()) and all(
+            aligned_run(load, terms.var, _LEAST, known) for load in narrow
+        )
 
     def stored(self, own: Sequence[Part]) -> tuple[Part, ...]:
         """The order of a factor in memory: batch, taps, rows or columns, terms of the sum side by side."""
@@ -152,16 +174,18 @@ class _MatrixGemm(ImplicitGemm):
         follow = self.s.reverse_compute_at(last, col_block)
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)
+        if tile.stages > 1 and len(rounds) > 1:
+            rounds = [self.s.fuse(*rounds)]
         for loop in (product, rows, columns):
             self.s.unroll(loop)
         start = self.s.decompose_reduction(self.name, rounds[0])
         self.start(start, unit)
         self.s.tensorize(row_digits[0], unit.name)
         self.finish(tile, follow, lanes)
-        for stage in stages:
-            self.s.compute_at(stage, part)
-            self.fetch_rows(stage, tile)
+        self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
+        if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
+            self.overlap(rounds[-1], tile)
 
     def cut(self, loop: str, tiles: tuple[int | None, ...], digits: Modes) -> tuple[str, ...]:
         """A loop over rows or columns as loops over tiles, and the digits of the innermost ones."""
@@ -201,33 +225,41 @@ class _MatrixGemm(ImplicitGemm):
             else:
                 self.s.unroll(loop)
 
-    def fetch_rows(self, stage: str, tile: MatrixTile) -> None:
+    def count_rounds(self, stage: str, tile: StagedTile) -> None:
+        """It is done before the unit's instruction reads the factor."""
+
+    def fetch(self, names: Sequence[str], tile: StagedTile) -> None:
         """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
-        own, step = self.s.loops(stage)[-2:]
-        block = self.s.site(stage)
+        block = self.s.site(names[0])
+        sideways = runs_along(block, block.spatial[-2]) and not runs_along(block, block.spatial[-1])
+        for name in names:
+            self.fetch_rows(name, tile, 0 if sideways else self.widths[names[0]])
+        buffer = self.stored_by(names[-1])
+        offset = (tile.depth + padding_of(self.unit)) % _BANK_ELEMENTS
+        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
+
+    def fetch_rows(self, name: str, tile: StagedTile, wide: int) -> None:
+        """One step of it; wide: neighbouring terms that a thread takes at once, 0 if rows are neighbours."""
+        own, step = self.s.loops(name)[-2:]
         rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
-        lanes = 1
-        if runs_along(block, block.spatial[-2]) and not runs_along(block, block.spatial[-1]):
+        lanes, vector = 1, None
+        if wide == 0:
             along = min(tile.threads, rows)
             deep = min(tile.threads // along, steps)
             rounds, fast = self.s.split(own, (None, along))
             more, slow = self.s.split(step, (None, deep))
-            vector = None
         else:
-            lanes = math.gcd(steps, self.wide(block))
+            lanes = math.gcd(steps, wide)
             along = min(tile.threads, steps // lanes)
             deep = min(tile.threads // along, rows)
             more, fast, vector = self.s.split(step, (None, along, lanes))
             rounds, slow = self.s.split(own, (None, deep))
         self.s.reorder(slow, fast, rounds, more, *([vector] if vector else []))
-        self.bind_threads(self.s.fuse(slow, fast), tile.unit.lanes)
+        self.bind_threads(self.s.fuse(slow, fast), self.unit.lanes)
         self.s.unroll(rounds)
         self.s.unroll(more)
         if vector:
             (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
-        buffer = block.store.buffer
-        offset = (steps + tile.padding) % _BANK_ELEMENTS
-        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
 
     def bind_threads(self, loop: str, lanes: int) -> None:
         """Give the iterations of a loop to lanes, and to sub-groups where there are more."""

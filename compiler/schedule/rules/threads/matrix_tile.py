@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 
 from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.threads.tile import GemmProblem, has_room, k_iterations, occupancy, waves_of
+from compiler.schedule.rules.threads.tile import (
+    COPIED,
+    GemmProblem,
+    has_room,
+    k_iterations,
+    occupancy,
+    overlapped,
+    waits,
+    waves_of,
+)
 
 _OTHER_REGISTERS = 48
 """Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
@@ -39,17 +49,27 @@ _NOT_HIDDEN = 0.25
 """Part of the time of reading shared memory that no product hides."""
 
 _FROM_CACHE = 3.0
-_SYNC_CYCLES = 80.0
 _FETCH_CYCLES = 12.0
-"""As in `tile`: caches beside memory, one round of fetching, and the addresses of one element."""
+"""As in `tile`: caches beside memory, and the addresses of one element."""
+
+_WORD = 4
+"""Bytes of the smallest asynchronous copy."""
 
 _PADDING_BYTES = 16
 """Between rows in shared memory, so that lanes read from different banks."""
 
 
+def padding_of(unit: MatrixUnit) -> int:
+    """Elements between staged rows."""
+    return _PADDING_BYTES // unit.factor.bytes
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixTile:
-    """Sub-groups along rows and columns, products of each along both, and the steps staged at a time."""
+    """Sub-groups along rows and columns, products of each along both, and the steps staged at a time.
+
+    stages, copied: as of a `ThreadTile`.
+    """
 
     unit: MatrixUnit
     along_rows: int
@@ -57,6 +77,8 @@ class MatrixTile:
     own_rows: int
     own_columns: int
     depth: int
+    stages: int = 1
+    copied: int = 0
 
     @property
     def threads(self) -> int:
@@ -73,17 +95,19 @@ class MatrixTile:
     @property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
-        return (self.along_rows, self.along_columns, self.own_rows, self.own_columns, self.depth)
+        own = self.along_rows, self.along_columns, self.own_rows, self.own_columns
+        return (*own, self.depth, self.stages, self.copied)
 
     @property
     def padding(self) -> int:
         """Elements between staged rows."""
-        return _PADDING_BYTES // self.unit.factor.bytes
+        return padding_of(self.unit)
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        return (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
+        own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
+        return own * self.stages
 
     @property
     def groups(self) -> int:
@@ -106,7 +130,7 @@ class MatrixTile:
         """Registers of 32 bits that a thread needs, about; compilers fetch all of a round, then store it."""
         unit = self.unit
         held = self.own_rows * unit.a.registers + self.own_columns * unit.b.registers
-        fetched = -(-(self.rows + self.columns) * self.depth // self.threads)
+        fetched = 0 if self.copied else -(-(self.rows + self.columns) * self.depth // self.threads)
         return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
@@ -116,13 +140,27 @@ def matrix_options(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -
     depths = [depth for depth in (16, 32, 64) if depth % unit.steps == 0]
     tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
     return [
-        Option(tile.value, matrix_tile_cycles(tile, problem, facts))
+        Option(staged.value, matrix_tile_cycles(staged, problem, facts))
         for tile in tiles
-        if _fits(tile, problem, facts)
+        if _shaped(tile, problem, facts)
+        for staged in (tile, *_overlapped(tile, problem, facts))
+        if staged.registers <= _MOST_REGISTERS and has_room(staged, facts)
     ]
 
 
-def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
+def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[MatrixTile]:
+    """The tile with several parts under way.
+
+    Behind the end of a sum, narrow elements come one by one, which no copy does; in registers they are f32.
+    """
+    narrow = tile.unit.factor.bytes < _WORD
+    plain = problem.plain and not (narrow and problem.inner % tile.depth)
+    for stages, copied in overlapped(tile, replace(problem, plain=plain), facts):
+        if copied or not narrow:
+            yield replace(tile, stages=stages, copied=copied)
+
+
+def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     unit = tile.unit
     # Half of it would be nothing; and of eight rows in a tile of sixteen, lanes do not keep what is theirs.
     too_large = tile.rows >= 2 * problem.rows or tile.columns >= 2 * problem.columns
@@ -130,9 +168,6 @@ def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
         not too_large
         and tile.threads <= min(facts.limit("threads_per_block") or 1024, 512)
         and tile.depth < 2 * max(problem.inner, unit.steps, 16)
-        and tile.registers <= _MOST_REGISTERS
-        and has_room(tile, facts)
-        and tile.shared_bytes <= (facts.limit("shared_bytes") or 0)
     )
 
 
@@ -153,9 +188,11 @@ def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFact
     lanes = facts.fma_per_cycle * facts.lanes(32)
     fetched = elements * size * facts.hertz / (facts.bandwidth * _FROM_CACHE)
     addresses = elements * _FETCH_CYCLES / lanes / parts / (2 if problem.lanes > 1 else 1)
+    if tile.copied:
+        addresses *= COPIED
     # a block finds addresses, then multiplies: only other blocks do one during the other
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
-    waiting = rounds * _SYNC_CYCLES / resident
+    waiting = rounds * waits(tile.stages, resident * busy / max(1, rounds)) / resident
     return waves * (
         max(busy, read, fetched) + _NOT_HIDDEN * read + waiting + tile.rows * tile.columns / lanes / parts * 4
     )

@@ -38,7 +38,7 @@ _MEET_CYCLES = 25.0
 _LATENCY_CYCLES = 400.0
 """Cycles from a load until its value is there, without a cache that has it."""
 
-_COPIED = 0.8
+COPIED = 0.8
 """Part of the cycles for a fetched element that is left where nothing has to be stored to shared memory."""
 
 CP_ASYNC = "cp.async"
@@ -138,6 +138,15 @@ class BlockTile(Protocol):
     def shared_bytes(self) -> int: ...
 
 
+class StagedTile(BlockTile, Protocol):
+    """The same with parts under way; see `ThreadTile`."""
+
+    @property
+    def stages(self) -> int: ...
+    @property
+    def copied(self) -> int: ...
+
+
 def thread_tiles(
     problem: GemmProblem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
 ) -> list[Option]:
@@ -147,17 +156,21 @@ def thread_tiles(
         for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged is tile or (k_iterations(tile, problem) > staged.stages and has_room(staged, facts))
+        if staged is tile or has_room(staged, facts)
     ]
 
 
 def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
-    """The tile with several parts under way."""
     own = tile.along_rows, tile.along_columns, tile.thread_rows, tile.thread_columns, tile.depth
-    yield ThreadTile(*own, stages=2)
-    if problem.plain and CP_ASYNC in facts.intrinsics:
-        for stages in (2, 3, 4):
-            yield ThreadTile(*own, stages=stages, copied=1)
+    yield from (ThreadTile(*own, *found) for found in overlapped(tile, problem, facts))
+
+
+def overlapped(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> list[tuple[int, int]]:
+    """Numbers of parts under way, as many as the rounds of a tile fill; and whether they are copied."""
+    rounds = k_iterations(tile, problem)
+    copies = problem.plain and CP_ASYNC in facts.intrinsics
+    found = ((2, 0), *(((2, 1), (3, 1), (4, 1)) if copies else ()))
+    return [(stages, copied) for stages, copied in found if rounds > stages]
 
 
 @cache
@@ -217,16 +230,16 @@ def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> f
     fetched = elements * _WORD * facts.hertz / (facts.bandwidth * _FROM_CACHE)
     addresses = elements * _FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
     if tile.copied:
-        addresses *= _COPIED
-    waiting = rounds * _waits(tile, resident * (arithmetic + addresses) / rounds) / resident
+        addresses *= COPIED
+    waiting = rounds * waits(tile.stages, resident * (arithmetic + addresses) / rounds) / resident
     return waves * (
         max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
     )
 
 
-def _waits(tile: ThreadTile, round_cycles: float) -> float:
+def waits(stages: int, round_cycles: float) -> float:
     """Cycles of a round that nothing hides: what is under way arrives while others are multiplied."""
-    hidden = min(1.0, (tile.stages - 1) * round_cycles / _LATENCY_CYCLES)
+    hidden = min(1.0, (stages - 1) * round_cycles / _LATENCY_CYCLES)
     return _SYNC_CYCLES - hidden * (_SYNC_CYCLES - _MEET_CYCLES)
 
 
