@@ -16,7 +16,7 @@ from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.tile import BlockTile, ThreadTile
+from compiler.schedule.rules.threads.tile import BlockTile
 from compiler.schedule.schedule import Schedule
 
 _BANKS = 32
@@ -26,7 +26,7 @@ LEAST_BITS = 32
 """An asynchronous copy has 4 bytes at least, and elements may be copied one by one."""
 
 
-def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: ThreadTile, lanes: int) -> None:
+def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: BlockTile, lanes: int) -> None:
     """Neighbouring threads take neighbouring rows or columns, `lanes` of them at a time."""
     for name in names:
         step, own = schedule.loops(name)[-2:]
@@ -45,7 +45,7 @@ def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: ThreadTile, 
 
 
 def fetch_transposed(
-    schedule: Schedule, names: Sequence[str], tile: ThreadTile, shared: Buffer, *, by_vectors: bool
+    schedule: Schedule, names: Sequence[str], tile: BlockTile, shared: Buffer, *, by_vectors: bool
 ) -> None:
     """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
 
@@ -66,7 +66,7 @@ def fetch_transposed(
     schedule.storage_align(shared.name, len(shared.shape) - 2, _BANKS, 4 if by_vectors else 1)
 
 
-def _bind(schedule: Schedule, loops: Sequence[str], tile: ThreadTile) -> None:
+def _bind(schedule: Schedule, loops: Sequence[str], tile: BlockTile) -> None:
     """A thread for each iteration; where there are fewer, the last threads have nothing to do."""
     thread = schedule.fuse(*loops)
     if extent_of(schedule.loop(thread).extent) < tile.threads:

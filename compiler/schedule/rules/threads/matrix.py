@@ -56,6 +56,9 @@ _LEAST = 8
 _BANK_ELEMENTS = 32
 """Rows in shared memory keep their distance modulo so many elements."""
 
+_SECTOR_BYTES = 32
+"""Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
+
 _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
 
@@ -231,7 +234,7 @@ class _MatrixGemm(ImplicitGemm):
     def fetch(self, names: Sequence[str], tile: StagedTile) -> None:
         """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
         block = self.s.site(names[0])
-        sideways = runs_along(block, block.spatial[-2]) and not runs_along(block, block.spatial[-1])
+        sideways = not runs_along(block, block.spatial[-1])  # fused pixels run along the rows, too
         for name in names:
             self.fetch_rows(name, tile, 0 if sideways else self.widths[names[0]])
         buffer = self.stored_by(names[-1])
@@ -242,11 +245,12 @@ class _MatrixGemm(ImplicitGemm):
         """One step of it; wide: neighbouring terms that a thread takes at once, 0 if rows are neighbours."""
         own, step = self.s.loops(name)[-2:]
         rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
-        lanes, vector = 1, None
+        lanes, vector, far = 1, None, list[str]()
         if wide == 0:
-            along = min(tile.threads, rows)
+            along = min(tile.threads, rows, _SECTOR_BYTES // self.unit.factor.bytes)
             deep = min(tile.threads // along, steps)
-            rounds, fast = self.s.split(own, (None, along))
+            left = min(tile.threads // (along * deep), -(-rows // along))
+            rounds, *far, fast = self.s.split(own, (None, left, along))
             more, slow = self.s.split(step, (None, deep))
         else:
             lanes = math.gcd(steps, wide)
@@ -254,18 +258,24 @@ class _MatrixGemm(ImplicitGemm):
             deep = min(tile.threads // along, rows)
             more, fast, vector = self.s.split(step, (None, along, lanes))
             rounds, slow = self.s.split(own, (None, deep))
-        self.s.reorder(slow, fast, rounds, more, *([vector] if vector else []))
-        self.bind_threads(self.s.fuse(slow, fast), self.unit.lanes)
+        self.s.reorder(*far, slow, fast, rounds, more, *([vector] if vector else []))
+        self.bind_threads(self.s.fuse(*far, slow, fast), tile)
         self.s.unroll(rounds)
         self.s.unroll(more)
         if vector:
             (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
 
-    def bind_threads(self, loop: str, lanes: int) -> None:
-        """Give the iterations of a loop to lanes, and to sub-groups where there are more."""
-        if extent_of(self.s.loop(loop).extent) <= lanes:
+    def bind_threads(self, loop: str, tile: StagedTile) -> None:
+        """Give the iterations of a loop to lanes, and to sub-groups where there are more.
+
+        Of as many sub-groups as the block has, the last ones may have nothing to do.
+        """
+        count, lanes = extent_of(self.s.loop(loop).extent), self.unit.lanes
+        if count <= lanes:
             self.s.bind(loop, THREAD)
             return
+        if count < tile.threads:
+            loop = self.s.split(loop, (None, tile.threads))[1]
         group, lane = self.s.split(loop, (None, lanes))
         self.s.bind(group, _GROUP)
         self.s.bind(lane, THREAD)
