@@ -34,7 +34,7 @@ def _product(kind: DType) -> Func:
 
 
 def _device(kind: DType, *tile: int) -> DeviceText:
-    facts = get_target("cuda:sm_80", tf32=kind == F32).facts
+    facts = get_target("cuda:sm_80", precision="tf32" if kind == F32 else "f32").facts
     chosen = {"y.unit": (1,), **({"y.tile": tile} if tile else {})}
     schedule = Schedule(_product(kind))
     assert matrix_gemm(schedule, "y", facts, ReplayChooser(chosen, AnalyticChooser()))
