@@ -3,6 +3,7 @@
 Image-like tensors (batch, channels, space) may be kept in channel blocks of one vector register,
 `n, c, h, w -> n, c // 16, h, w, c % 16`: kernels read and write whole registers then, whatever the image
 size. Where channels come in groups that do not fill blocks, each group may be padded to blocks of its own.
+Devices whose matrix units read channels side by side may have all channels innermost (channels-last) instead.
 All inputs and outputs of the model, and tensors that are viewed in another shape, are row-major.
 
 A kernel reads and writes through the maps of its operands, so every layout fits every kernel; they differ
@@ -16,6 +17,7 @@ result.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -27,7 +29,7 @@ from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.minimise import Table, minimise
 from compiler.graph.op import Kind
 from compiler.loops.index_map import AXES
-from compiler.loops.layout import Layout, blocked, row_major
+from compiler.loops.layout import Layout, blocked, channels_last, row_major
 
 
 class LayoutCosts(Protocol):
@@ -36,6 +38,11 @@ class LayoutCosts(Protocol):
     @property
     def lanes(self) -> int:
         """Channels per block."""
+        ...
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether tensors may have their channels innermost, rather than in blocks."""
         ...
 
     def write(self, group: Group, value: Value, result: Layout) -> float:
@@ -61,7 +68,7 @@ def choose_layouts(
     A group that only copies one of a pair in `copies` to the other costs nothing where both lie alike.
     """
     conversions = {frozenset(pair) for pair in copies}
-    choices = layout_choices(fused, costs.lanes)
+    choices = layout_choices(fused, costs)
     open_values = [value for value, found in choices.items() if len(found) > 1]
     numbers = {value: number for number, value in enumerate(open_values)}
     sizes = [len(choices[value]) for value in open_values]
@@ -83,7 +90,7 @@ def choose_layouts(
 # ---------------------------------------------------------------- what there is to choose from
 
 
-def layout_choices(fused: FusedGraph, lanes: int) -> dict[Value, list[Layout]]:
+def layout_choices(fused: FusedGraph, costs: LayoutCosts) -> dict[Value, list[Layout]]:
     """The layouts that each tensor may have, row-major first."""
     choices = {value: [row_major(value.type.shape)] for value in fused.fixed}
     for group in fused.groups:
@@ -91,10 +98,20 @@ def layout_choices(fused: FusedGraph, lanes: int) -> dict[Value, list[Layout]]:
             if value in choices:
                 continue
             choices[value] = [row_major(value.type.shape)]
-            if _keeps_blocks(group) and _can_block(value.type, lanes):
-                padded = _group_sizes(fused, group, value, choices, lanes)
-                choices[value] += [blocked(value.type.shape, lanes, size) for size in (0, *padded)]
+            if not _keeps_blocks(group):
+                continue
+            if costs.channels_last:
+                choices[value] += _with_channels_last(value.type)
+            elif _can_block(value.type, costs.lanes):
+                padded = _group_sizes(fused, group, value, choices, costs.lanes)
+                choices[value] += [blocked(value.type.shape, costs.lanes, size) for size in (0, *padded)]
     return choices
+
+
+def _with_channels_last(tensor: TensorType) -> list[Layout]:
+    """Channels-last, where that is another order than row-major."""
+    fits = 3 <= tensor.rank <= len(AXES) and tensor.shape[1] > 1 and math.prod(tensor.shape[2:]) > 1
+    return [channels_last(tensor.shape)] if fits else []
 
 
 def _can_block(tensor: TensorType, lanes: int) -> bool:

@@ -82,8 +82,8 @@ def lay_out(
     are copies without memory, which readers compute by index arithmetic. Without `blocks` everything is
     row-major; without `conversions` there are no copies.
     """
-    if costs.lanes < 2 or not blocks:  # no vectors of channels, so no blocks of them
-        choices = layout_choices(fused, costs.lanes)
+    if not blocks or (costs.lanes < 2 and not costs.channels_last):  # channels are not side by side anywhere
+        choices = layout_choices(fused, costs)
         return LaidOut(fused, {value: found[0] for value, found in choices.items()})
     copies = possible_copies(fused) if conversions else {}
     tried = _with_copies(fused, copies)

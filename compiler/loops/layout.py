@@ -15,7 +15,7 @@ class Layout:
     """A layout of a tensor.
 
     maps: index maps, applied one after the other; none for row-major. shape: the physical shape.
-    lanes: channels (axis 1) per block, 0 for row-major. group: channels per channel group when each group is
+    lanes: channels (axis 1) per block, 0 for row-major, all of them for channels-last. group: channels per channel group when each group is
     padded to whole blocks of its own, 0 when there is one group.
     """
 
@@ -47,6 +47,16 @@ def blocked(shape: Sequence[int], lanes: int, group: int = 0) -> Layout:
         return Layout((lanes_last(rank, 1, lanes),), (batch, blocks, *space, lanes), lanes)
     maps = (IndexMap.identity(rank).split(1, group), lanes_last(rank + 1, 2, lanes))
     return Layout(maps, (batch, shape[1] // group, blocks, *space, lanes), lanes, group)
+
+
+def channels_last(shape: Sequence[int]) -> Layout:
+    """Channels (axis 1) innermost: NHWC for images.
+
+    >>> channels_last((1, 64, 7, 7)).maps[0].text
+    'a, b, c, d -> a, c, d, b'
+    """
+    order = (0, *range(2, len(shape)), 1)
+    return Layout((IndexMap.identity(len(shape)).reordered(order),), tuple(shape[n] for n in order), shape[1])
 
 
 @cache

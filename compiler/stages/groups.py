@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compiler.core.target import TargetFacts
+from compiler.graph.choose_layouts import LayoutCosts
 from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
 from compiler.graph.fuse import MOST_NODES, FusedGraph, fuse
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph
+from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
 from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, IN_PLACE
@@ -30,10 +33,17 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     return fuse_attention(fused) if joins else fused
 
 
+def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:
+    """What layouts cost on a target."""
+    if facts.binds_threads:
+        return DeviceLayoutCosts(facts)
+    return TargetLayoutCosts(facts, Cycles().scaled(_LANES.get(way, 1.0)))
+
+
 def laid_out_groups(fused: FusedGraph, job: CompileJob) -> LaidOut:
     """The groups, and how each tensor between them lies in memory."""
     way = job.graph.layout
-    costs = TargetLayoutCosts(job.target.facts, Cycles().scaled(_LANES.get(way, 1.0)))
+    costs = _costs(job.target.facts, way)
     blocks = job.does_whole(BLOCK_LAYOUTS) and way != Layouts.ROW_MAJOR
     laid_out = lay_out(fused, costs, blocks=blocks, conversions=way != Layouts.WITHOUT_COPIES)
     made = replace(laid_out, in_place=job.does(IN_PLACE))

@@ -54,6 +54,11 @@ class TargetLayoutCosts:
         """Channels per block: lanes of one vector register of f32; 1 where each lane is a thread."""
         return 1 if self.facts.binds_threads else self.facts.lanes(32)
 
+    @property
+    def channels_last(self) -> bool:
+        """No: channels lie in blocks of a vector."""
+        return False
+
     def write(self, group: Group, value: Value, result: Layout) -> float:
         """Seconds that `group` takes to write `value`, one of its results, in a layout."""
         extra, run = 0.0, _run_of_channels(group)
@@ -73,9 +78,9 @@ class TargetLayoutCosts:
             return moved + self._mismatch(group, value, source, result)
         if not anchor.op.channels:
             return moved + self._rows(anchor, value, source)
-        if value not in _feeding(group, anchor):
+        if value not in feeding(group, anchor):
             return moved + self._beside(value, source, result)
-        if _has_weights(anchor):
+        if has_weights(anchor):
             return self._convolution(anchor, value, source, result)
         return moved + self._window(anchor, source, result)
 
@@ -103,7 +108,7 @@ class TargetLayoutCosts:
         others = [node for node in group.nodes if node not in turning]
         if not all(node.op.elementwise or node.op.keeps_channels(node.info) for node in others):
             return 0.0  # channels move: one order is as good as another
-        if any(value in _feeding(group, node) for node in turning):
+        if any(value in feeding(group, node) for node in turning):
             return 0.0 if result.lanes else self.cycles.rows_of_blocks * value.type.size / self.facts.hertz
         return self._between(value.type, source, result) / self.facts.hertz
 
@@ -153,7 +158,7 @@ class TargetLayoutCosts:
             wanted = any(form.wants_blocks for form in anchor.op.forms_for(anchor.info).values())
             arithmetic *= self.cycles.whole_blocks if wanted else 1.0
         inner, outer = (
-            kind.shape[1] // _groups(anchor) for kind in (anchor.inputs[0].type, anchor.output.type)
+            kind.shape[1] // groups_of(anchor) for kind in (anchor.inputs[0].type, anchor.output.type)
         )
         arithmetic *= _padding(result.group or outer, self.lanes)
         plain = source.lanes and source.group in (0, inner)
@@ -166,15 +171,15 @@ def _run_of_channels(group: Group) -> int:
     anchor = group.anchor
     if anchor is None or not anchor.op.channels:
         return 0
-    return anchor.output.type.shape[1] // (_groups(anchor) if _has_weights(anchor) else 1)
+    return anchor.output.type.shape[1] // (groups_of(anchor) if has_weights(anchor) else 1)
 
 
-def _has_weights(anchor: Node) -> bool:
+def has_weights(anchor: Node) -> bool:
     """Whether lanes are output channels of a constant operand, so that the input may lie anyhow."""
     return anchor.op.kind is Kind.ANCHOR and len(anchor.inputs) > 1 and anchor.inputs[1].type.shape[1] > 1
 
 
-def _feeding(group: Group, anchor: Node) -> set[Value]:
+def feeding(group: Group, anchor: Node) -> set[Value]:
     """The values of a group that its anchor's first operand is made of."""
     found = {anchor.inputs[0]}
     for node in reversed(group.nodes):
@@ -190,7 +195,7 @@ def _padding(channels: int, lanes: int) -> float:
 
 def _reads(anchor: Node, source: Layout, lanes: int) -> bool:
     """Whether the channels that a block of results reads lie at one place for all of its lanes."""
-    count = _groups(anchor)
+    count = groups_of(anchor)
     inner = anchor.inputs[0].type.shape[1] // count
     if count == 1 or not source.lanes:
         return True
@@ -201,7 +206,7 @@ def _reads(anchor: Node, source: Layout, lanes: int) -> bool:
 
 def _writes(anchor: Node, result: Layout, lanes: int) -> bool:
     """Whether no block of results belongs to two groups of channels."""
-    count = _groups(anchor)
+    count = groups_of(anchor)
     outer = anchor.output.type.shape[1] // count
     if not result.lanes or (count > 1 and result.group == outer):
         return True
@@ -210,5 +215,6 @@ def _writes(anchor: Node, result: Layout, lanes: int) -> bool:
     return count == 1 or outer * count <= lanes or outer % lanes == 0
 
 
-def _groups(anchor: Node) -> int:
+def groups_of(anchor: Node) -> int:
+    """Groups of channels of a convolution."""
     return anchor.attrs.integer("group", 1)

@@ -32,6 +32,7 @@ class Toy:
     rows: float = 0.0
     change: float = 0.0
     lanes: int = LANES
+    channels_last: bool = False
 
     def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002
         return 0.0 if result.lanes else self.rows
@@ -46,6 +47,7 @@ class Noise:
 
     seed: int
     lanes: int = LANES
+    channels_last: bool = False
 
     def write(self, group: Group, value: Value, result: Layout) -> float:
         return self._number(group, value, kind(result))
@@ -124,8 +126,8 @@ def test_a_join_in_place_is_worth_a_change_of_its_parts(s: Sketch) -> None:
 @pytest.mark.parametrize("seed", range(120))
 def test_no_assignment_costs_less(seed: int) -> None:
     fused = random_graph(seed)
-    choices = layout_choices(fused, LANES)
     costs = Noise(seed)
+    choices = layout_choices(fused, costs)
     chosen = choose_layouts(fused, costs)
     assert chosen.keys() == choices.keys()
     assert all(chosen[value] in choices[value] for value in chosen)

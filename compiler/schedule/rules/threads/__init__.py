@@ -7,6 +7,7 @@ from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import consumer
 from compiler.schedule.rules.im2col import lay_out_columns
 from compiler.schedule.rules.threads.elementwise import elementwise_kernel
+from compiler.schedule.rules.threads.follow_layouts import follow_layouts
 from compiler.schedule.rules.threads.gemm import implicit_gemm
 from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.rules.threads.reduction import reduction
@@ -18,6 +19,7 @@ from compiler.schedule.schedule import Schedule
 def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     lay_out_columns(schedule, chooser)
+    follow_layouts(schedule)
     block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):

@@ -1,0 +1,85 @@
+"""What layouts cost on a device whose matrix units read channels side by side: row-major or channels-last.
+
+A matrix unit takes the terms of a sum, channels, side by side. From a row-major tensor each lane reads a
+place of its own, a whole channel from the next; from a channels-last one, vectors along the channels. Every
+other kernel is as fast in one order as in the other, where all that it touches lies alike: its time is bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.core.types import F32, TF32, DType
+from compiler.graph.fuse import Group
+from compiler.graph.ir import Node, TensorType, Value
+from compiler.loops.layout import Layout
+from compiler.loops.matrix_units import UNITS
+from compiler.stages.layout_costs import feeding, groups_of, has_weights
+
+_FROM_CACHE = 3.0
+"""How much faster the last cache is than memory, as in the choice of tiles."""
+
+_APART = 4.0
+"""How many times the bytes of sectors that are read for one element each, caches considered."""
+
+_VECTOR_BYTES = 16
+"""Of the widest access of a thread: fewer channels than that are as good apart."""
+
+_WINDOW = 1.0
+"""Reading for a window (depthwise, pool) of channels side by side: neighbours in space are other vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLayoutCosts:
+    """The costs of layouts on one device; see `compiler.graph.choose_layouts.LayoutCosts`."""
+
+    facts: TargetFacts
+
+    @property
+    def lanes(self) -> int:
+        """No blocks of channels."""
+        return 1
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether a matrix unit takes products of 16 bits, or of f32 rounded on purpose."""
+        return any(UNITS[name].factor.bits == 16 for name, _ in self.facts.matrix_rates) or self.facts.tf32
+
+    def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002
+        """Seconds that it takes to write `value` in a layout: bytes, whatever the order."""
+        return self._moved(value.type)
+
+    def read(self, group: Group, value: Value, source: Layout, result: Layout) -> float:
+        """Seconds that `group` takes for `value` in a layout, and for what it computes with it."""
+        anchor, moved = group.anchor, self._moved(value.type)
+        if value.type.rank < 3:
+            return moved
+        if anchor is None or value not in feeding(group, anchor):
+            return moved if bool(source.lanes) == bool(result.lanes) else _APART * moved
+        if not anchor.op.channels:
+            return moved * (_APART if source.lanes else 1.0)
+        if self._is_product(anchor):
+            return moved * self._for_product(anchor, source)
+        alike = bool(source.lanes) == bool(result.lanes)
+        return moved * (1.0 + _WINDOW * bool(source.lanes) if alike else _APART)
+
+    def _moved(self, kind: TensorType) -> float:
+        return kind.size * kind.dtype.bits / 8 / (self.facts.bandwidth * _FROM_CACHE)
+
+    def _is_product(self, anchor: Node) -> bool:
+        """Whether matrix units take a convolution."""
+        return (
+            has_weights(anchor) and groups_of(anchor) == 1 and self._multiplies(anchor.inputs[0].type.dtype)
+        )
+
+    def _multiplies(self, kind: DType) -> bool:
+        wanted = TF32 if kind == F32 and self.facts.tf32 else kind
+        return wanted != F32 and any(UNITS[name].factor == wanted for name, _ in self.facts.matrix_rates)
+
+    def _for_product(self, anchor: Node, source: Layout) -> float:
+        """How many times the bytes of its input a convolution on matrix units takes."""
+        kind = anchor.inputs[0].type
+        if source.lanes and kind.shape[1] * kind.dtype.bits // 8 % _VECTOR_BYTES == 0:
+            return 1.0
+        return _APART
