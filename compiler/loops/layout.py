@@ -15,8 +15,8 @@ class Layout:
     """A layout of a tensor.
 
     maps: index maps, applied one after the other; none for row-major. shape: the physical shape.
-    lanes: channels (axis 1) per block, 0 for row-major, all of them for channels-last. group: channels per channel group when each group is
-    padded to whole blocks of its own, 0 when there is one group.
+    lanes: channels (axis 1) per block, 0 for row-major, all of them for channels-last. group: channels per
+    channel group when each group is padded to whole blocks of its own, 0 when there is one group.
     """
 
     maps: tuple[IndexMap, ...]

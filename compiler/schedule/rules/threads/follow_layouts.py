@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import Var
+from compiler.loops.ir import CONSTANT, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.program import Access, Site
+from compiler.schedule.rules.common import lone_dim, plainly_indexed
 from compiler.schedule.schedule import Schedule
 
 
@@ -36,6 +37,7 @@ def _follow(schedule: Schedule, name: str) -> None:
         rank = len(site.spatial)
         rest = range(rank, len(site.block.iters))
         schedule.attempt(_iterate, name, (*order, *rest))
+    _repack(schedule, name)
     site = schedule.site(name)
     for load in dict.fromkeys(access.buffer.name for access in site.loads):
         writers = schedule.program.writers(load)
@@ -48,6 +50,22 @@ def _follow(schedule: Schedule, name: str) -> None:
 
 def _iterate(schedule: Schedule, name: str, order: Sequence[int]) -> None:
     schedule.transform_block_layout(name, IndexMap.identity(len(order)).reordered(order))
+
+
+def _repack(schedule: Schedule, name: str) -> None:
+    """Weights of single channels (depthwise) lie as the channels do that they are read for."""
+    site = schedule.site(name)
+    last = site.spatial[-1].var if site.spatial else None
+    shared = [access for access in site.loads if access.buffer.scope != CONSTANT]
+    if last is None or not site.reduce or not all(last.name in access.uses for access in shared):
+        return
+    for access in site.loads:
+        dim = lone_dim(access, last)
+        if access.buffer.scope == CONSTANT and plainly_indexed(access) and dim is not None:
+            rank = len(access.indices)
+            order = [*(n for n in range(rank) if n != dim), dim]
+            if order != sorted(order):
+                schedule.transform_layout(access.buffer.name, IndexMap.identity(rank).reordered(order))
 
 
 def _reorder_buffer(schedule: Schedule, site: Site, reads: Sequence[Access]) -> None:
@@ -70,7 +88,7 @@ def _reorder_buffer(schedule: Schedule, site: Site, reads: Sequence[Access]) -> 
 
 
 def _order(site: Site, access: Access) -> list[int] | None:
-    """The numbers of the spatial iterations in the order of the dimensions that they index; None otherwise."""
+    """The numbers of the spatial iterations in the order of the dimensions that they index."""
     numbers = {item.var: number for number, item in enumerate(site.spatial)}
     found = [numbers.get(index) for index in access.indices if isinstance(index, Var)]
     used = [number for number in found if number is not None]
