@@ -7,12 +7,14 @@ other kernel is as fast in one order as in the other, where all that it touches 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32, DType
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
+from compiler.graph.op import Kind
 from compiler.loops.layout import Layout
 from compiler.loops.matrix_units import UNITS
 from compiler.stages.layout_costs import feeding, groups_of, has_weights
@@ -23,11 +25,18 @@ _FROM_CACHE = 3.0
 _APART = 4.0
 """How many times the bytes of sectors that are read for one element each, caches considered."""
 
-_VECTOR_BYTES = 16
-"""Of the widest access of a thread: fewer channels than that are as good apart."""
+_STEPS = 32
+"""Channels that a tile stages at a time: where they do not come out even, each one has a condition."""
 
-_WINDOW = 1.0
-"""Reading for a window (depthwise, pool) of channels side by side: neighbours in space are other vectors."""
+_PIXELS = 64
+"""Of a result: with fewer, a sum is split over blocks of threads, which row-major suits as well."""
+
+_WINDOW = 2.0
+"""Times the bytes for a pool of channels side by side: neighbours in space are other vectors."""
+
+_WORST = 6.0
+"""The same for what is predicted to be slower channels-last than row-major: convolutions of single channels,
+of few pixels, of uneven channels; and row-major factors of channels-last results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +69,8 @@ class DeviceLayoutCosts:
         if not anchor.op.channels:
             return moved * (_APART if source.lanes else 1.0)
         if self._is_product(anchor):
-            return moved * self._for_product(anchor, source)
-        alike = bool(source.lanes) == bool(result.lanes)
-        return moved * (1.0 + _WINDOW * bool(source.lanes) if alike else _APART)
+            return moved * _for_product(anchor, source, result)
+        return moved * _for_window(anchor, source, result)
 
     def _moved(self, kind: TensorType) -> float:
         return kind.size * kind.dtype.bits / 8 / (self.facts.bandwidth * _FROM_CACHE)
@@ -77,9 +85,20 @@ class DeviceLayoutCosts:
         wanted = TF32 if kind == F32 and self.facts.tf32 else kind
         return wanted != F32 and any(UNITS[name].factor == wanted for name, _ in self.facts.matrix_rates)
 
-    def _for_product(self, anchor: Node, source: Layout) -> float:
-        """How many times the bytes of its input a convolution on matrix units takes."""
-        kind = anchor.inputs[0].type
-        if source.lanes and kind.shape[1] * kind.dtype.bits // 8 % _VECTOR_BYTES == 0:
-            return 1.0
-        return _APART
+
+def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
+    """How many times the bytes of its input a convolution on matrix units takes."""
+    even = anchor.inputs[0].type.shape[1] % _STEPS == 0
+    many = math.prod(anchor.output.type.shape[2:]) >= _PIXELS
+    if source.lanes:
+        return 1.0 if even and many else _WORST
+    return _WORST if result.lanes else _APART
+
+
+def _for_window(anchor: Node, source: Layout, result: Layout) -> float:
+    """How many times the bytes of its input an operator on single channels, or on groups of them, takes."""
+    if not source.lanes and not result.lanes:
+        return 1.0
+    if anchor.op.kind is Kind.ANCHOR:
+        return _WORST
+    return _WINDOW if source.lanes and result.lanes else _APART
