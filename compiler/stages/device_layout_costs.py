@@ -38,6 +38,9 @@ _WORST = 6.0
 """The same for what is predicted to be slower channels-last than row-major: convolutions of single channels,
 of few pixels, of uneven channels; and row-major factors of channels-last results."""
 
+_NEVER = 64.0
+"""The same where an innermost loop divides: uneven row-major channels for a channels-last result."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceLayoutCosts:
@@ -92,7 +95,9 @@ def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
     many = math.prod(anchor.output.type.shape[2:]) >= _PIXELS
     if source.lanes:
         return 1.0 if even and many else _WORST
-    return _WORST if result.lanes else _APART
+    if not result.lanes:
+        return _APART
+    return _WORST if even else _NEVER
 
 
 def _for_window(anchor: Node, source: Layout, result: Layout) -> float:
