@@ -39,7 +39,7 @@ _WORST = 6.0
 of few pixels, of uneven channels; and row-major factors of channels-last results."""
 
 _NEVER = 64.0
-"""The same where an innermost loop divides: uneven row-major channels for a channels-last result."""
+"""The same where an innermost loop divides: uneven channels, where either side is channels-last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
     """How many times the bytes of its input a convolution on matrix units takes."""
     even = anchor.inputs[0].type.shape[1] % _STEPS == 0
     many = math.prod(anchor.output.type.shape[2:]) >= _PIXELS
-    if source.lanes:
-        return 1.0 if even and many else _WORST
-    if not result.lanes:
+    if not source.lanes and not result.lanes:
         return _APART
-    return _WORST if even else _NEVER
+    if not even:
+        return _NEVER
+    return 1.0 if source.lanes and many else _WORST
 
 
 def _for_window(anchor: Node, source: Layout, result: Layout) -> float:
