@@ -56,7 +56,12 @@ class DeviceLayoutCosts:
     @property
     def channels_last(self) -> bool:
         """Whether a matrix unit takes products of 16 bits, or of f32 rounded on purpose."""
-        return any(UNITS[name].factor.bits == 16 for name, _ in self.facts.matrix_rates) or self.facts.tf32
+        return any(UNITS[name].factor.bits == 16 for name, _ in self.facts.matrix_rates) or self._rounds
+
+    @property
+    def _rounds(self) -> bool:
+        """Whether matrix units may round factors of f32."""
+        return self.facts.precision == TF32.name
 
     def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002
         """Seconds that it takes to write `value` in a layout: bytes, whatever the order."""
@@ -85,7 +90,7 @@ class DeviceLayoutCosts:
         )
 
     def _multiplies(self, kind: DType) -> bool:
-        wanted = TF32 if kind == F32 and self.facts.tf32 else kind
+        wanted = TF32 if kind == F32 and self._rounds else kind
         return wanted != F32 and any(UNITS[name].factor == wanted for name, _ in self.facts.matrix_rates)
 
 

@@ -64,7 +64,9 @@ def test_verified(
     text_only(monkeypatch)
     model, library, dump = tmp_path / "m.onnx", tmp_path / "m.so", tmp_path / "dump"
     onnx.save(_model(kind), model)
-    options = compiler.CompileOptions(output=library, target=target, tf32=tf32, dump=dump)
+    options = compiler.CompileOptions(
+        output=library, target=target, precision="tf32" if tf32 else "f32", dump=dump
+    )
     run_job(CompileJob.of(model, options))
     layouts = (dump / "21-layout.txt").read_text().splitlines()
     assert sum(line.endswith("a, b, c, d -> a, c, d, b") for line in layouts) >= 3

@@ -19,7 +19,7 @@ from compiler.targets import get_target
 from tests.support.group_functions import group_func
 from tests.support.sketch import Sketch
 
-TF32 = get_target("cuda:sm_90", tf32=True).facts
+TF32 = get_target("cuda:sm_90", precision="tf32").facts
 F32 = get_target("cuda:sm_90").facts
 
 
