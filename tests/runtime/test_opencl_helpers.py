@@ -46,7 +46,7 @@ class Pieces:
         parts = [WORDS.prelude]
         self._places: dict[str, tuple[str, int]] = {}
         for number, (params, names) in enumerate(groups.items()):
-            head = WORDS.device.kernel(f"k_{number}", [*params, "__global const long *which"], (1, 1, 1))
+            head = WORDS.device.kernel(f"k_{number}", [*params, "__global const long *which"], (1, 1, 1), 0)
             cases = [f"case {n}: {{\n{texts[name][1]}\n}} break;" for n, name in enumerate(names)]
             parts.append("\n".join([f"{head} {{ switch (*which) {{", *cases, "} }"]))
             self._places |= {name: (f"k_{number}", n) for n, name in enumerate(names)}
@@ -485,7 +485,7 @@ def test_blocks_threads_shared_memory_and_atomics(opencl_library: Path, opencl_d
         {device.atomic("max", dtype("f32"), "b1 + 1", "s0[0]")};
         {device.atomic("add", dtype("i32"), "b2", "1")};
       }}"""
-    text = f"{OPENCL_GPU.prelude}\n{device.kernel('total', params, (32, 1, 1))} {{{body}\n}}"
+    text = f"{OPENCL_GPU.prelude}\n{device.kernel('total', params, (32, 1, 1), 0)} {{{body}\n}}"
     program = open_program(opencl_library, text, ["total"], opencl_driver)
     x = np.random.default_rng(0).integers(0, 50, 8 * 128).astype(np.float32)
     total, count = np.array([0, -1], np.float32), np.zeros(1, np.int32)
