@@ -21,9 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import ROOT
-
 from compiler.core.files import write_atomic
+from compiler.core.precision import precision_of
 from compiler.core.settings import load_settings
 from compiler.loops.parser import parse_func
 from compiler.runtime.manifest import manifest_of
@@ -36,10 +35,8 @@ from compiler.targets.device_assembly import function_texts
 from compiler.targets.machine_model import KINDS, LaunchShape, machine_code
 from compiler.workbench.steps import lowered_for
 
-WORK = ROOT / "build" / "benchmarks"
 _GOOD = 48
 """Of the tiles that are drawn, half are among so many with the least estimates."""
-
 
 Tile = tuple[int, ...]
 
@@ -66,7 +63,7 @@ class Asked:
 class Drawn:
     """A tile as the decisions have it, microseconds estimated and predicted, and the limiting resource."""
 
-    tile: tuple[int, ...]
+    tile: Tile
     estimated: float
     predicted: float
     by: str
@@ -106,7 +103,7 @@ Known = dict[int, dict[Tile, tuple[float, str]]]
 def compare(library: Path, kernels: Sequence[int], tiles: int, seed: int, known: Known) -> Iterator[Compared]:
     """Draw tiles for kernels of a library and predict what they take, those that are not known."""
     manifest = manifest_of(library)
-    target = get_target(manifest["target"], manifest["arch"], precision=manifest["precision"])
+    target = get_target(manifest["target"], manifest["arch"], precision=precision_of(manifest))
     for number, entry in enumerate(manifest["kernels"]):
         if kernels and number not in kernels:
             continue
@@ -124,18 +121,14 @@ def _drawn(
     known: dict[Tile, tuple[float, str]],
 ) -> tuple[Drawn, ...]:
     func, facts, first = parse_func(entry["func"]), target.facts, Asked()
-    schedules = {(): schedule_func(func, {}, facts, first)}
+    schedule_func(func, {}, facts, first)
     ranked = sorted(first.cycles, key=first.cycles.__getitem__)
     some = [source.choice(ranked[:_GOOD] if draw % 2 else ranked) for draw in range(tiles - 1)]
     wanted = list(dict.fromkeys((first.taken, *(known or some))))
     wanted = [tile for tile in wanted if tile in first.cycles]
     new = [tile for tile in wanted if tile not in known]
-    for tile in new:
-        schedules[tile] = schedule_func(func, {}, facts, Asked(tile))
-    printed = [
-        print_kernel(number, lowered_for(schedules[tile].func, target), target)
-        for number, tile in enumerate(new)
-    ]
+    scheduled = [schedule_func(func, {}, facts, Asked(tile)).func for tile in new]
+    printed = [print_kernel(n, lowered_for(one, target), target) for n, one in enumerate(scheduled)]
     found = {**known, **dict(zip(new, _predicted(printed, target, entry["bytes"]), strict=True))}
     return tuple(Drawn(tile, 1e6 * first.cycles[tile] / facts.hertz, *found[tile]) for tile in wanted)
 

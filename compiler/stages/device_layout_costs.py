@@ -63,7 +63,7 @@ class DeviceLayoutCosts:
         """Whether matrix units may round factors of f32."""
         return self.facts.precision == TF32.name
 
-    def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002
+    def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002 - whoever writes
         """Seconds that it takes to write `value` in a layout: bytes, whatever the order."""
         return self._moved(value.type)
 

@@ -12,6 +12,8 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     COPIED,
+    FETCH_CYCLES,
+    FROM_CACHE,
     GemmProblem,
     has_room,
     k_iterations,
@@ -47,10 +49,6 @@ _SHARED_BYTES_A_CYCLE = 128
 
 _NOT_HIDDEN = 0.25
 """Part of the time of reading shared memory that no product hides."""
-
-_FROM_CACHE = 3.0
-_FETCH_CYCLES = 12.0
-"""As in `tile`: caches beside memory, and the addresses of one element."""
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -186,8 +184,8 @@ def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFact
     read = held * steps * size * _conflicts(unit) / _SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
-    fetched = elements * size * facts.hertz / (facts.bandwidth * _FROM_CACHE)
-    addresses = elements * _FETCH_CYCLES / lanes / parts / (2 if problem.lanes > 1 else 1)
+    fetched = elements * size * facts.hertz / (facts.bandwidth * FROM_CACHE)
+    addresses = elements * FETCH_CYCLES / lanes / parts / (2 if problem.lanes > 1 else 1)
     if tile.copied:
         addresses *= COPIED
     # a block finds addresses, then multiplies: only other blocks do one during the other

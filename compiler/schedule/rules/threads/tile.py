@@ -26,7 +26,7 @@ _OTHER_REGISTERS = 40
 _BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
 
-_FROM_CACHE = 3.0
+FROM_CACHE = 3.0
 """How much faster the last cache is than memory."""
 
 _SYNC_CYCLES = 80.0
@@ -44,7 +44,7 @@ COPIED = 0.8
 CP_ASYNC = "cp.async"
 """The feature of targets with asynchronous copies from global to shared memory."""
 
-_FETCH_CYCLES = 12.0
+FETCH_CYCLES = 12.0
 """Cycles of address arithmetic for each element (or vector) that a thread fetches."""
 
 
@@ -227,8 +227,8 @@ def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> f
     groups = tile.threads / subgroup(facts)
     shared = groups * steps * (tile.thread_rows / 4 + tile.thread_columns / 2)
     elements = (tile.rows + tile.columns) * steps
-    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * _FROM_CACHE)
-    addresses = elements * _FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
+    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * FROM_CACHE)
+    addresses = elements * FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
     if tile.copied:
         addresses *= COPIED
     waiting = rounds * waits(tile.stages, resident * (arithmetic + addresses) / rounds) / resident
