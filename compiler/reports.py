@@ -41,12 +41,12 @@ class CompileOptions:
     the library's default, None for the machine's processors. `dump` is a directory that gets the text of
     every stage, `stop_after` names the last stage to run and `start_from` is an edited stage file to go on
     from. `precision` is what products may round factors of f32 to, `f32` for not at all. `without` names
-    optional passes to leave out, `limits` how often some of them may be applied, `conservative` decisions of schedules that take
-    their smallest option; with any of these three nothing that was tuned is used. `databases` are asked for
-    tuned kernels, and with `own_database` that of the settings, if there is one; `trust` takes records that
-    were made under other circumstances. `plugins` are files with the user's own rules, operators and passes,
-    `installed_plugins` takes those of installed packages, too. `environment` says where the compile ran (an
-    image's digest and the like); it goes into the library's manifest.
+    optional passes to leave out, `limits` how often some of them may be applied, `conservative` decisions of
+    schedules that take their smallest option; with any of these three nothing that was tuned is used.
+    `databases` are asked for tuned kernels, and with `own_database` that of the settings, if there is one;
+    `trust` takes records that were made under other circumstances. `plugins` are files with the user's own
+    rules, operators and passes, `installed_plugins` takes those of installed packages, too. `environment`
+    says where the compile ran (an image's digest and the like); it goes into the library's manifest.
     """
 
     output: Path
