@@ -1,105 +1,414 @@
-"""Everything that needs a GPU, in one command: every network verified and timed, then the peers beside it.
+"""Everything that needs a GPU, in one command: networks verified and timed, sanitizers, the peers beside.
 
-    python benchmarks/gpu.py [--target cuda-nvidia] [--networks squeezenet resnet50] [--no-peers]
+    python benchmarks/gpu.py [--target cuda-nvidia] [--jobs mnist resnet50+f16 ...] [--minutes 10]
+        [--stages verify time peers sanitize]
 
-Without a GPU of the target it says `not run`, with the reason, and ends: nothing is counted as passed. The
-peers are those of gpu_peers.py, which takes finer options. Tables are written as they grow.
+A job is a network of the zoo with a precision, f32 where none is named. The plan is made for machines that
+are lent for minutes, the most valuable first: all jobs are compiled and verified at once on all processors;
+then, on a quiet machine, those that were right are timed one by one, each kernel beside what its machine code
+predicts; then come the peers of gpu_peers.py, which takes finer options, and compute-sanitizer. What would
+begin behind the time given is listed as not run. Files are written as results come in, and what they hold of
+the same state of the project is not done again. Without a GPU of the target it says `not run`, with the
+reason, and ends: nothing is counted as passed.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gpu_peers import ENGINES, NETWORKS, TARGETS, cases_of, measure_all
 from support import WORK, machine, markdown_table, model_path, save
 
 import compiler
+from compiler.verify.inputs import read_feeds
 from toolchain import zoo
+
+STAGES = ("verify", "time", "peers", "sanitize")
+FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder", "bert-base")
+"""Networks that are worth every precision, and are timed."""
+PRECISIONS = ("f32", "tf32", "f16")
+SANITIZED = ("mnist", "mnist+f16", "transformer-encoder", "transformer-encoder+f16")
+SANITIZERS = ("memcheck", "racecheck", "initcheck")
+_SHARE = 0.55
+"""Of the time given, what compiling and verifying may take where more stages follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A network with a precision."""
+
+    network: str
+    precision: str = "f32"
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Of `resnet50` or `resnet50+f16`."""
+        network, _, precision = text.partition("+")
+        return cls(network, precision or "f32")
+
+    def __str__(self) -> str:
+        return self.network if self.precision == "f32" else f"{self.network}+{self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Microseconds of a kernel's calls in a run: measured, and predicted from its machine code."""
+
+    kernel: int
+    calls: int
+    nodes: str
+    measured: float | None
+    predicted: float | None
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One network on the GPU; `problem` says why there are no times."""
+    """A job on the GPU; `problem` says why there is no result or no time."""
 
-    network: str
+    job: str
     needed: float | None = None
     p50_ms: float | None = None
     kernels_ms: float | None = None
     gflops: float | None = None
     problem: str = ""
+    kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def predicted_ms(self) -> float | None:
+        """What machine code predicts for all calls; None where it was not read."""
+        known = [one.predicted for one in self.kernels]
+        return None if not known or None in known else sum(filter(None, known)) / 1e3
 
 
-def tried(network: str, target: str, seconds: float, directory: Path) -> Row:
-    """Compile, verify and time one network."""
-    model = model_path(network, directory)
-    library = model.with_name(f"{network}-{target}.so")
-    try:
-        compiler.compile_model(model, compiler.CompileOptions(output=library, target=target))
-        verified = compiler.verify_library(compiler.VerifyRequest(library, model, runs=1))
-        if not verified.passed:
-            return Row(network, verified.needed, problem="wrong result")
-        timed = compiler.bench_library(compiler.BenchRequest(library, seconds=seconds))
-    except compiler.TkError as error:
-        return Row(network, problem=str(error).replace("\n", "; "))
-    finally:
-        library.unlink(missing_ok=True)
-    kernels = None if timed.on_device is None else timed.on_device.kernels_ms
-    return Row(network, verified.needed, timed.p50_ms, kernels, timed.gflops)
+@dataclass
+class Record:
+    """Rows by job, and the files that hold them."""
+
+    target: str
+    device: str
+    facts: Mapping[str, Any]
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"gpu-{self.target}"
+
+    def add(self, row: Row) -> None:
+        """Keep a row, on file, too."""
+        self.rows[row.job] = row
+        save(
+            self.name,
+            {
+                "machine": self.facts,
+                "device": self.device,
+                "rows": [asdict(one) for one in self.rows.values()],
+            },
+            f"{self.target}: {self.device}\n\n{table(list(self.rows.values()))}",
+        )
+
+    def resume(self) -> None:
+        """Take what the file holds of the same state of the project, but for what had a problem."""
+        path = WORK / f"{self.name}.json"
+        if not path.exists():
+            return
+        found = json.loads(path.read_text(encoding="utf-8"))
+        same = found["machine"]["commit"] == self.facts["commit"] != ""
+        if not same or found["device"] != self.device:
+            return
+        for one in found["rows"]:
+            kernels = tuple(Kernel(**item) for item in one.pop("kernels"))
+            row = Row(**one, kernels=kernels)
+            self.rows |= {} if row.problem else {row.job: row}
 
 
-def table(rows: list[Row]) -> str:
-    """One row per network."""
+def table(rows: Sequence[Row]) -> str:
+    """One row per job."""
     lines = [
         [
-            row.network,
+            row.job,
             "-" if row.needed is None else f"{row.needed:.1e}",
-            "-" if row.p50_ms is None else f"{row.p50_ms:.3f}",
-            "-" if row.kernels_ms is None else f"{row.kernels_ms:.3f}",
+            *(_ms(value) for value in (row.p50_ms, row.kernels_ms, row.predicted_ms)),
             "-" if row.gflops is None else f"{row.gflops:.0f}",
-            row.problem,
+            row.problem[:160],
         ]
         for row in rows
     ]
-    return markdown_table(["network", "error", "end to end ms", "kernels ms", "GFLOP/s", "problem"], lines)
+    head = ["network", "error", "end to end ms", "kernels ms", "predicted ms", "GFLOP/s", "problem"]
+    return markdown_table(head, lines)
 
 
-def verify_all(found: compiler.TargetReport, networks: Sequence[str], seconds: float, models: Path) -> None:
-    """Verify and time the networks; the table is written after each."""
-    facts, rows = machine(), list[Row]()
-    for network in networks:
-        rows.append(tried(network, found.name, seconds, models))
-        print(rows[-1], flush=True)
-        text = f"{found.name}: {found.runs.reason}\n\n{table(rows)}"
-        record = {"machine": facts, "device": found.runs.reason, "rows": [asdict(row) for row in rows]}
-        save(f"gpu-{found.name}", record, text)
-    print(f"\n{found.name}: {found.runs.reason}\n\n{table(rows)}")
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+# ---------------------------------------------------------------- one job, in a process of its own
+
+
+def library_path(job: Job, target: str, models: Path) -> Path:
+    """Where its library is kept between the stages."""
+    return models / f"{job}-{target}.so"
+
+
+def verified(job: Job, target: str, models: Path) -> Row:
+    """Compile and verify it."""
+    model, library = model_path(job.network, models), library_path(job, target, models)
+    record = zoo.network(job.network)
+    dims = dict(record.sizes[0]) if record.sizes else {}
+    try:
+        options = compiler.CompileOptions(output=library, target=target, precision=job.precision, dims=dims)
+        compiler.compile_model(model, options)
+        found = compiler.verify_library(compiler.VerifyRequest(library, model, runs=1), timeout=120)
+    except compiler.TkError as error:
+        return Row(str(job), problem="; ".join(error.lines()))
+    problem = "" if found.passed else "; ".join(one.problem or "wrong result" for one in found.outputs)
+    return Row(str(job), found.needed, problem=problem, kernels=() if problem else predicted(library))
+
+
+def predicted(library: Path) -> tuple[Kernel, ...]:
+    """Its kernels with what machine code predicts, where it can be read."""
+    try:
+        read = compiler.inspect_library(library, machine_code=True)
+    except compiler.TkError as error:
+        print(f"{library.name}: machine code is not read: {error}", file=sys.stderr)
+        return ()
+    found = []
+    for number, kernel in enumerate(read.kernels):
+        codes = [launch.resources[0].code for launch in kernel.launches if launch.resources]
+        known = [code for code in codes if code is not None and code.microseconds is not None]
+        whole = by = None
+        if known and len(known) == len(kernel.launches):
+            whole = sum(code.microseconds or 0.0 for code in known)
+            by = max(known, key=lambda code: code.microseconds or 0.0).limited_by
+        found.append(Kernel(number, 1, " ".join(kernel.nodes)[:80], None, whole, by or ""))
+    return tuple(found)
+
+
+def timed(job: Job, target: str, models: Path, seconds: float) -> Row:
+    """Time its library, and each of its kernels."""
+    request = compiler.BenchRequest(
+        library_path(job, target, models), seconds=seconds, warmup=0.1, profile=True
+    )
+    try:
+        found = compiler.bench_library(request)
+    except compiler.TkError as error:
+        return Row(str(job), problem="; ".join(error.lines()))
+    kernels = tuple(
+        Kernel(one.kernel, one.calls, " ".join(one.nodes)[:80], 1e3 * one.ms, None, "")
+        for one in found.kernels
+    )
+    on_device = None if found.on_device is None else found.on_device.kernels_ms
+    return Row(str(job), None, found.p50_ms, on_device, found.gflops, kernels=kernels)
+
+
+def joined(of_text: Sequence[Kernel], of_device: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """Kernels measured, each with what was predicted for its calls, the slowest first."""
+    known = {one.kernel: one for one in of_text if one.predicted is not None}
+    return tuple(
+        replace(one, predicted=one.calls * (known[one.kernel].predicted or 0.0), by=known[one.kernel].by)
+        if one.kernel in known
+        else one
+        for one in of_device
+    )
+
+
+def ran(library: Path) -> None:
+    """One run of a library, for a sanitizer to look at."""
+    model = compiler.load(library)
+    model.run(read_feeds(model.inputs, (), 0))
+
+
+def child(arguments: Sequence[str], *, seconds: float, before: Sequence[str] = ()) -> tuple[str, str]:
+    """(standard output, what went wrong) of this program with `--child`; a crash is a result, too."""
+    argv = [*before, sys.executable, __file__, "--child", *arguments]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return "", f"ended after {seconds:.0f} seconds"
+    if done.returncode:
+        tail = "; ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-6:])
+        return done.stdout, f"exit code {done.returncode}: {tail}"
+    return done.stdout, ""
+
+
+def answered(job: Job, stage: str, arguments: Sequence[str], seconds: float) -> Row:
+    """The row that a child made of a job."""
+    text, problem = child([stage, str(job), *arguments], seconds=seconds)
+    if problem:
+        return Row(str(job), problem=problem)
+    found = json.loads(text.splitlines()[-1])
+    return Row(**{**found, "kernels": tuple(Kernel(**one) for one in found["kernels"])})
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """What a child does: a stage of a job, whose row it prints."""
+    stage, name, *rest = arguments
+    if stage == "run":
+        ran(Path(name))
+        return
+    target, models = rest[0], Path(rest[1])
+    job = Job.parse(name)
+    row = verified(job, target, models) if stage == "verify" else timed(job, target, models, float(rest[2]))
+    print(json.dumps(asdict(row)))
+
+
+# ---------------------------------------------------------------- the stages
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and until when (`time.monotonic`)."""
+
+    target: str
+    jobs: tuple[Job, ...]
+    stages: tuple[str, ...]
+    end: float
+    seconds: float
+    models: Path
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.end - time.monotonic()
+
+
+def verify_all(plan: Plan, record: Record) -> None:
+    """Compile and verify all jobs, as many at once as there are processors."""
+    share = _SHARE if len(plan.stages) > 1 else 1.0
+    end = time.monotonic() + share * plan.left
+    plan.models.mkdir(parents=True, exist_ok=True)
+    where = [plan.target, str(plan.models)]
+
+    def one(job: Job) -> Row:
+        left = end - time.monotonic()
+        if left < 2:
+            return Row(str(job), problem="not run: no time was left")
+        return answered(job, "verify", where, left)
+
+    wanted = [job for job in plan.jobs if str(job) not in record.rows]
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1)) as pool:
+        for row in _as_done(pool, one, wanted):
+            print(f"{row.job}: {row.problem or f'error {row.needed:.1e}'}", flush=True)
+            record.add(row)
+
+
+def _as_done(pool: ThreadPoolExecutor, work: Any, jobs: Sequence[Job]) -> Iterator[Row]:
+    for future in as_completed([pool.submit(work, job) for job in jobs]):
+        yield future.result()
+
+
+def time_all(plan: Plan, record: Record) -> None:
+    """Time what was right, one by one; kernels' times go to a table of their own."""
+    for job in plan.jobs:
+        row = record.rows.get(str(job))
+        library = library_path(job, plan.target, plan.models)
+        if row is None or row.problem or row.p50_ms is not None or not library.exists():
+            continue
+        if plan.left < 3:
+            record.add(replace(row, problem="not timed: no time was left"))
+            continue
+        found = answered(job, "time", [plan.target, str(plan.models), str(plan.seconds)], plan.left)
+        record.add(replace(found, needed=row.needed, kernels=joined(row.kernels, found.kernels)))
+        print(f"{job}: end to end {_ms(found.p50_ms)} ms, kernels {_ms(found.kernels_ms)} ms {found.problem}")
+        sys.stdout.flush()
+
+
+def sanitize_all(plan: Plan, record: Record) -> None:
+    """Run small libraries under compute-sanitizer's tools."""
+    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if tool is None:
+        print("not run: compute-sanitizer: it is not installed")
+        return
+    lines = []
+    for name in SANITIZED:
+        library = library_path(Job.parse(name), plan.target, plan.models)
+        for kind in SANITIZERS if library.exists() else ():
+            if plan.left < 5:
+                lines.append([name, kind, "not run: no time was left"])
+                continue
+            before = [tool, "--tool", kind, "--error-exitcode", "9", "--print-limit", "3"]
+            text, problem = child(["run", str(library)], seconds=plan.left, before=before)
+            said = [
+                line for line in text.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line
+            ]
+            lines.append(
+                [
+                    name,
+                    kind,
+                    (said[-1].strip("= ") if said else "") + (f" {problem[:300]}" if problem else ""),
+                ]
+            )
+            print(*lines[-1], flush=True)
+    save("gpu-sanitizers", {"lines": lines}, markdown_table(["network", "tool", "found"], lines))
+    del record
+
+
+def peers_all(plan: Plan, record: Record) -> None:
+    """The peers beside, for what gpu_peers.py knows of this device."""
+    device = next((key for key, target in TARGETS.items() if target == plan.target), None)
+    if device is None:
+        print(f"not run: peers: none for {plan.target}")
+        return
+    del record
+    cases = cases_of(NETWORKS, (1, 16), PRECISIONS if device == "cuda" else ("f32",))
+    measure_all(device, cases, ENGINES, plan.seconds, plan.models, f"gpu-peers-{device}", end=plan.end)
+
+
+_RUN = {"verify": verify_all, "time": time_all, "peers": peers_all, "sanitize": sanitize_all}
+
+
+def default_jobs() -> list[str]:
+    """The first networks in every precision, then all others."""
+    first = [str(Job(name, mode)) for mode in PRECISIONS for name in FIRST]
+    large = "perceptron-2gb"  # 2 GB of constants: behind all others
+    return [*first, *(name for name in zoo.networks() if name not in (*FIRST, large)), large]
 
 
 def main() -> None:
-    """Verify and measure, or say why not."""
+    """Carry out the plan, or say why not."""
+    if sys.argv[1:2] == ["--child"]:
+        serve(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--target", default="cuda-nvidia", metavar="NAME")
-    parser.add_argument("--networks", nargs="*", default=list(zoo.networks()), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=3.0, help="per network")
-    parser.add_argument("--no-peers", action="store_true", help="leave PyTorch and onnxruntime out")
+    parser.add_argument("--jobs", nargs="*", default=default_jobs(), metavar="NETWORK[+PRECISION]")
+    parser.add_argument("--stages", nargs="*", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--minutes", type=float, default=30.0, help="for everything")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     arguments = parser.parse_args()
-    found = next(one for one in compiler.list_targets() if arguments.target in (one.name, *one.aliases))
+    target, _, arch = arguments.target.partition(":")
+    found = next(one for one in compiler.list_targets() if target in (one.name, *one.aliases))
     if not found.runs:
         print(f"not run: {found.name}: {found.runs.reason}")
         return
-    verify_all(found, arguments.networks, arguments.seconds, arguments.models)
-    device = next((key for key, target in TARGETS.items() if target == found.name), None)
-    if arguments.no_peers or device is None:
-        return
-    cases = cases_of(NETWORKS, (1, 16), ("off", "on") if device == "cuda" else ("off",))
-    text = measure_all(device, cases, ENGINES, arguments.seconds, arguments.models, f"gpu-peers-{device}")
-    print(f"\n{text}")
+    plan = Plan(
+        found.name + (f":{arch}" if arch else ""),
+        tuple(Job.parse(one) for one in arguments.jobs),
+        tuple(stage for stage in STAGES if stage in arguments.stages),
+        time.monotonic() + 60 * arguments.minutes,
+        arguments.seconds,
+        arguments.models,
+    )
+    record = Record(found.name, found.runs.reason, machine())
+    record.resume()
+    for stage in plan.stages:
+        _RUN[stage](plan, record)
+    print(f"\n{found.name}: {record.device}\n\n{table(list(record.rows.values()))}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
-"""Latency on a GPU of this project's libraries, PyTorch (eager, torch.compile) and onnxruntime, in turns.
+"""Latency on a GPU of this project's libraries, PyTorch (three ways) and onnxruntime, in turns.
 
-    python benchmarks/gpu_peers.py [--device cuda] [--networks resnet50] [--batches 1 16] [--tf32 off on]
+    python benchmarks/gpu_peers.py [--device cuda] [--networks resnet50] [--batches 1 16]
+        [--precisions f32 tf32 f16]
 
-All engines run in one process, get the same network of the zoo and work on one stream with inputs and
-outputs on the device. Results are compared with onnxruntime's on the host before anything is timed; a wrong
-one gets no time. What is missing is listed as not run, with the reason. `--device cpu` runs it on host cores.
-Tables are written after each case, so that a run that is cut short keeps what it has.
+PyTorch runs eagerly, eagerly within a CUDA graph (channels last below f32), and by torch.compile with
+max-autotune. All engines run in one process, get the same network of the zoo and work on one stream with
+inputs and outputs on the device. Results are compared with onnxruntime's on the host before anything is
+timed; a wrong one gets no time. What is missing is listed as not run, with the reason.
+`--device cpu` runs it on host cores. Tables are written after each case, so that a run cut short keeps what it has.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +30,7 @@ from support import WORK, Array, Run, Times, interleave, machine, markdown_table
 import compiler
 
 NETWORKS = ("squeezenet", "resnet50", "vgg19")
-ENGINES = ("tk", "eager", "compile", "onnxruntime")
+ENGINES = ("tk", "eager", "graph", "compile", "onnxruntime")
 TARGETS = {"cuda": "cuda-nvidia", "hip": "rocm-amd", "cpu": "cpu"}
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -36,8 +40,8 @@ PROVIDERS = {
 GOAL = 2.0
 """Of the speed acceptance: tk by torch.compile, batch 1."""
 
-# By the output's scale: f32 sums in any order; tf32 keeps 10 bits of each factor through some fifty layers.
-_TOLERANCE = {False: 1e-3, True: 5e-2}
+# By the output's scale: f32 sums in any order; tf32 and f16 keep 10 bits of each factor through fifty layers.
+_TOLERANCE = {"f32": 1e-3, "tf32": 5e-2, "f16": 5e-2}
 
 
 class NotRun(Exception):  # noqa: N818 - a state, not an error
@@ -46,11 +50,11 @@ class NotRun(Exception):  # noqa: N818 - a state, not an error
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: a network, images at a time, and whether tensor units may round factors to TF32."""
+    """One row: a network, images at a time, and what matrix units may round factors to."""
 
     network: str
     batch: int
-    tf32: bool
+    precision: str
 
 
 @dataclass(slots=True)
@@ -122,9 +126,11 @@ class Bed:
 
         return waited
 
-    def allow_tf32(self, *, allowed: bool) -> None:
-        """What PyTorch's matrix products and convolutions may do."""
+    def prepare(self, precision: str) -> None:
+        """What PyTorch's products may do, and that cuDNN searches among its kernels."""
+        allowed = precision == "tf32"
         if self.torch is not None:
+            self.torch.backends.cudnn.benchmark = True
             self.torch.backends.cuda.matmul.allow_tf32 = allowed
             self.torch.backends.cudnn.allow_tf32 = allowed
 
@@ -142,10 +148,9 @@ def _torch() -> Any:
 
 def open_tk(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """Our library for the device, on the common stream."""
-    output = model.with_name(f"{model.stem}-{bed.device}{'-tf32' if case.tf32 else ''}.so")
+    output = model.with_name(f"{model.stem}-{bed.device}-{case.precision}.so")
     options: dict[str, Any] = {"output": output, "target": TARGETS[bed.device]}
-    if case.tf32:
-        options["precision"] = "tf32"
+    options["precision"] = case.precision
     loaded = compiler.load(compiler.compile_model(model, compiler.CompileOptions(**options)).path)
     out = None
     if bed.on_gpu:
@@ -164,16 +169,38 @@ def _fetched(value: Any) -> Array:
     return value.copy() if isinstance(value, np.ndarray) else np.array(value.cpu().numpy())
 
 
-def open_eager(model: Path, inputs: Mapping[str, Array], bed: Bed, _: Case) -> Engine:
+def open_eager(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """The network as PyTorch runs it operator by operator."""
-    network, tensors = _network(model, inputs, bed)
+    network, tensors = _network(model, inputs, bed, case)
     return _torch_engine("eager", network, tensors)
 
 
-def open_compile(model: Path, inputs: Mapping[str, Array], bed: Bed, _: Case) -> Engine:
+def open_graph(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
+    """The operators of PyTorch within a CUDA graph, channels last where factors are rounded."""
+    if not bed.on_gpu:
+        raise NotRun("graphs are of a GPU")
+    network, tensors = _network(model, inputs, bed, case, channels_last=case.precision != "f32")
+    torch, result = bed.torch, None
+    for _ in range(3):
+        network(*tensors)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = network(*tensors)
+
+    def outputs() -> Outputs:
+        graph.replay()
+        torch.cuda.synchronize()
+        return {key: _fetched(value) for key, value in result.items()}
+
+    return Engine("graph", graph.replay, outputs)
+
+
+def open_compile(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """torch.compile with everything that makes it fast: search among kernels, and CUDA graphs."""
-    network, tensors = _network(model, inputs, bed)
+    network, tensors = _network(model, inputs, bed, case)
     torch = bed.torch
+    torch._inductor.config.freezing = True  # noqa: SLF001 - weights are constants, as in a library of ours
     torch._dynamo.reset()  # noqa: SLF001 - the documented way to compile anew with other settings
     compiled = torch.compile(network, mode="max-autotune", dynamic=False)
 
@@ -186,7 +213,9 @@ def open_compile(model: Path, inputs: Mapping[str, Array], bed: Bed, _: Case) ->
     return _torch_engine("compile", run, tensors)
 
 
-def _network(model: Path, inputs: Mapping[str, Array], bed: Bed) -> tuple[Any, list[Any]]:
+def _network(
+    model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case, *, channels_last: bool = False
+) -> tuple[Any, list[Any]]:
     if bed.torch is None:
         raise NotRun("torch is not installed (pip install torch)")
     if bed.device != "cpu" and not bed.on_gpu:
@@ -194,7 +223,10 @@ def _network(model: Path, inputs: Mapping[str, Array], bed: Bed) -> tuple[Any, l
     from torch_network import torch_network
 
     place = "cuda" if bed.on_gpu else "cpu"
-    return torch_network(model).to(place), [bed.torch.from_numpy(one).to(place) for one in inputs.values()]
+    network = torch_network(model, half=case.precision == "f16").to(place)
+    if channels_last:
+        network = network.to(memory_format=bed.torch.channels_last)
+    return network, [bed.torch.from_numpy(one).to(place) for one in inputs.values()]
 
 
 def _torch_engine(name: str, network: Callable[..., Any], tensors: Sequence[Any]) -> Engine:
@@ -210,13 +242,15 @@ def open_onnxruntime(model: Path, inputs: Mapping[str, Array], bed: Bed, case: C
     import onnxruntime
 
     provider = PROVIDERS[bed.device]
+    if case.precision == "f16":
+        raise NotRun("onnxruntime takes the model's own types")
     if provider not in onnxruntime.get_available_providers():
         raise NotRun(f"onnxruntime {onnxruntime.__version__} has no {provider} (pip install onnxruntime-gpu)")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     settings: dict[str, str] = {}
     if bed.device == "cuda":
-        settings = {"use_tf32": str(int(case.tf32)), "cudnn_conv_algo_search": "EXHAUSTIVE"}
+        settings = {"use_tf32": str(int(case.precision == "tf32")), "cudnn_conv_algo_search": "EXHAUSTIVE"}
         if bed.stream is not None:
             settings["user_compute_stream"] = str(bed.stream)
     session = onnxruntime.InferenceSession(str(model), options, providers=[(provider, settings)])
@@ -249,6 +283,7 @@ def open_onnxruntime(model: Path, inputs: Mapping[str, Array], bed: Bed, case: C
 OPEN: Mapping[str, Callable[[Path, Mapping[str, Array], Bed, Case], Engine]] = {
     "tk": open_tk,
     "eager": open_eager,
+    "graph": open_graph,
     "compile": open_compile,
     "onnxruntime": open_onnxruntime,
 }
@@ -272,7 +307,7 @@ def measure(case: Case, bed: Bed, engines: Sequence[str], seconds: float, direct
     inputs = network_inputs(case.network, case.batch)
     result, opened = Measured(case), dict[str, Engine]()
     expected = expected_outputs(model, inputs)
-    bed.allow_tf32(allowed=case.tf32)
+    bed.prepare(case.precision)
     with bed.entered():
         for name in engines:
             try:
@@ -281,7 +316,7 @@ def measure(case: Case, bed: Bed, engines: Sequence[str], seconds: float, direct
             except Exception as error:  # noqa: BLE001 - one engine's failure is a row of the table, not the end
                 result.not_run[name] = _reason(error)
                 continue
-            if result.errors[name] <= _TOLERANCE[case.tf32]:
+            if result.errors[name] <= _TOLERANCE[case.precision]:
                 opened[name] = engine
             else:
                 result.not_run[name] = f"wrong result: off by {result.errors[name]:.1e}"
@@ -303,13 +338,13 @@ def _reason(error: Exception) -> str:
 def table(results: Sequence[Measured], engines: Sequence[str]) -> str:
     """One row per case: medians with the device's own in brackets, ratios of tk to the others, its error."""
     others = [name for name in engines if name != "tk"]
-    head = ["network", "batch", "TF32", *(f"{name} ms" for name in engines)]
+    head = ["network", "batch", "precision", *(f"{name} ms" for name in engines)]
     head += [*(f"tk / {name}" for name in others), "error"]
     rows = [
         [
             one.case.network,
             str(one.case.batch),
-            "on" if one.case.tf32 else "off",
+            one.case.precision,
             *(_shown(one, name) for name in engines),
             *(_ratio(one.ratio(name)) for name in others),
             f"{one.errors['tk']:.1e}" if "tk" in one.errors else "-",
@@ -360,19 +395,29 @@ def report(results: Sequence[Measured], engines: Sequence[str], bed: Bed, facts:
 
 
 def _named(case: Case) -> str:
-    return f"{case.network}, batch {case.batch}, TF32 {'on' if case.tf32 else 'off'}"
+    return f"{case.network}, batch {case.batch}, {case.precision}"
 
 
 def measure_all(
-    device: str, cases: Sequence[Case], engines: Sequence[str], seconds: float, directory: Path, name: str
+    device: str,
+    cases: Sequence[Case],
+    engines: Sequence[str],
+    seconds: float,
+    directory: Path,
+    name: str,
+    *,
+    end: float = math.inf,
 ) -> str:
-    """Measure, print and save all cases; the table, or why nothing was run."""
+    """Measure, print and save the cases that begin before `end` (`time.monotonic`); why nothing was run."""
     target = TARGETS[device]
     found = next(one for one in compiler.list_targets() if one.name == target)
     if not found.runs:
         return f"not run: {target}: {found.runs.reason}"
     bed, facts, results, text = Bed(device), machine(), list[Measured](), ""
     for case in cases:
+        if time.monotonic() > end:
+            print(f"{_named(case)}: not run: no time was left")
+            continue
         one = measure(case, bed, engines, seconds, directory)
         results.append(one)
         shown = ", ".join(f"{key} {_shown(one, key)}" for key in engines)
@@ -386,9 +431,9 @@ def measure_all(
     return text
 
 
-def cases_of(networks: Sequence[str], batches: Sequence[int], tf32: Sequence[str]) -> list[Case]:
+def cases_of(networks: Sequence[str], batches: Sequence[int], precisions: Sequence[str]) -> list[Case]:
     """All combinations, networks outermost."""
-    return [Case(name, batch, mode == "on") for name in networks for batch in batches for mode in tf32]
+    return [Case(name, batch, mode) for name in networks for batch in batches for mode in precisions]
 
 
 def main() -> None:
@@ -399,14 +444,16 @@ def main() -> None:
     parser.add_argument("--device", choices=list(TARGETS), default="cuda")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), metavar="NAME")
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 16])
-    parser.add_argument("--tf32", nargs="*", choices=["off", "on"], help="default: both, on host cores off")
+    parser.add_argument(
+        "--precisions", nargs="*", choices=list(_TOLERANCE), help="default: all, on host cores f32"
+    )
     parser.add_argument("--engines", nargs="*", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--seconds", type=float, default=3.0, help="per engine and case")
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     parser.add_argument("--name", help="of the files that are written")
     given = parser.parse_args()
-    tf32 = given.tf32 or (["off"] if given.device == "cpu" else ["off", "on"])
-    cases = cases_of(given.networks, given.batches, tf32)
+    precisions = given.precisions or (["f32"] if given.device == "cpu" else list(_TOLERANCE))
+    cases = cases_of(given.networks, given.batches, precisions)
     name = given.name or f"gpu-peers-{given.device}"
     print(f"\n{measure_all(given.device, cases, given.engines, given.seconds, given.models, name)}")
 

@@ -22,10 +22,11 @@ Attributes = Mapping[str, Any]
 Emit = Callable[[Any, Sequence[Any], Attributes], Any]
 
 
-def torch_network(path: Path) -> torch.fx.GraphModule:
+def torch_network(path: Path, *, half: bool = False) -> torch.fx.GraphModule:
     """The network as a module on the CPU; a dictionary of outputs by name comes out.
 
-    Inputs are positional, in the model's order. Raises ValueError for an operator or a form of one that the
+    Inputs are positional, in the model's order. `half`: everything between them and the outputs is float16.
+    Raises ValueError for an operator or a form of one that the
     table lacks.
     """
     model = onnx.load(path)
@@ -34,13 +35,15 @@ def torch_network(path: Path) -> torch.fx.GraphModule:
     constants = {one.name for one in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     for index, value in enumerate(inputs):
-        values[value.name] = graph.placeholder(f"x{index}")
+        given = graph.placeholder(f"x{index}")
+        values[value.name] = graph.call_method("half", (given,)) if half else given
     for index, constant in enumerate(model.graph.initializer):
         array = np.array(numpy_helper.to_array(constant))
         if array.dtype == np.int64:  # a shape
             values[constant.name] = array.tolist()
             continue
-        root.register_buffer(f"c{index}", torch.from_numpy(array))
+        kept = torch.from_numpy(array)
+        root.register_buffer(f"c{index}", kept.half() if half else kept)
         values[constant.name] = graph.get_attr(f"c{index}")
     for node in model.graph.node:
         if node.op_type not in _EMITTERS:
@@ -48,7 +51,10 @@ def torch_network(path: Path) -> torch.fx.GraphModule:
         attributes = {"opset": opset, **{one.name: helper.get_attribute_value(one) for one in node.attribute}}
         operands = [values[name] for name in node.input]
         values[node.output[0]] = _EMITTERS[node.op_type](graph, operands, attributes)
-    graph.output({value.name: values[value.name] for value in model.graph.output})
+    outputs = {value.name: values[value.name] for value in model.graph.output}
+    if half:
+        outputs = {name: graph.call_method("float", (value,)) for name, value in outputs.items()}
+    graph.output(outputs)
     return torch.fx.GraphModule(root, graph).eval()
 
 
