@@ -149,7 +149,7 @@ def _torch() -> Any:
 def open_tk(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """Our library for the device, on the common stream."""
     output = model.with_name(f"{model.stem}-{bed.device}-{case.precision}.so")
-    options: dict[str, Any] = {"output": output, "target": TARGETS[bed.device]}
+    options: dict[str, Any] = {"output": output, "target": TARGETS[bed.device] + (":sm_90" if bed.device == "cuda" else "")}
     options["precision"] = case.precision
     loaded = compiler.load(compiler.compile_model(model, compiler.CompileOptions(**options)).path)
     out = None

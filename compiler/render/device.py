@@ -133,12 +133,14 @@ class _LaunchPrinter(FunctionPrinter):
         self._block_bytes = scratch if scratch > room else 0
         used = {item for item in nest.walk() if isinstance(item, Buffer)}
         numbered = [(n, item) for n, item in enumerate(self.kernel_parts.func.params) if item in used]
-        params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
+        params = [f"{self.pointer_type(item)}{self._restrict(item)} b{n}" for n, item in numbered]
         self.pointers.update({item: f"b{n}" for n, item in numbered})
         if self._block_bytes:
             bytes_there = self.device.pointer(self.words.memory["u8"], GLOBAL)
             params.append(f"{bytes_there}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
+        if self.device.begin:
+            self.writer.line(self.device.begin)
         if _is_grid(nest):
             assert isinstance(nest, For)
             self._dealt(nest)
@@ -262,6 +264,13 @@ class _LaunchPrinter(FunctionPrinter):
         self.writer.stored(self.pointers[item.buffer])
 
     # ------------------------------------------------------------ buffers
+
+    def _restrict(self, buffer: Buffer) -> str:
+        """Not of what is only read where `begin` waits: reads of it would be taken in front of that.
+
+        Nothing is lost: what is written is told apart from all else by its own.
+        """
+        return self.words.restrict if not self.device.begin or buffer in self.kernel_parts.written else ""
 
     def pointer_type(self, buffer: Buffer) -> str:
         const = "" if buffer in self.kernel_parts.written else "const "

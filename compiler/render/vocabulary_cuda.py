@@ -96,7 +96,7 @@ _CUDA = replace(
 _WMMA = (_FOLDER / "tk_simt_wmma.h").read_text(encoding="utf-8")
 CUDA = replace(
     _CUDA,
-    device=replace(_DEVICE, kernel=_cuda_kernel),
+    device=replace(_DEVICE, kernel=_cuda_kernel, begin="tk_await_earlier();"),
     helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)},
 )
 HIP = replace(

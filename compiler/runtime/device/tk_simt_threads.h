@@ -123,6 +123,18 @@ extern __shared__ uint4 tk_shared[];
 #define TK_SHARED_AT(type, name, size, offset) type *const name = (type *)((char *)tk_shared + (offset))
 #endif
 
+/* ---------------------------------------------------------------- launches that overlap */
+
+/* Programmatic dependent launch (PTX ISA, griddepcontrol): blocks of the next launch may come once all of this one's are
+ * there, and this one waits until the launch before it is done and what it wrote can be seen. The first words of every
+ * kernel: a launch is then done only after all before it are, so waiting for one is enough. */
+TK_INLINE void tk_await_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---------------------------------------------------------------- copies from global to shared memory */
 
 /* Starts copying 4, 8 or 16 bytes, both places aligned to that; done at once where the hardware has no such copies. */

@@ -49,7 +49,10 @@ class GpuApi {
   virtual void close_stream(void *stream) = 0;
   virtual int wait(void *stream) = 0;
   virtual int copy(Copy kind, void *to, const void *from, size_t bytes, void *stream) = 0;
-  virtual int launch(void *function, const Launch &launch, void *stream, void **params) = 0;
+  // `overlapped`: its blocks may come before the launch in front of it is done, for which they wait themselves.
+  virtual int launch(void *function, const Launch &launch, bool overlapped, void *stream, void **params) = 0;
+  // Whether kernels of an image wait so, and this driver records such launches.
+  virtual bool overlaps(const Image &) const { return false; }
 
   virtual int open_event(void **event) = 0;
   virtual void close_event(void *event) = 0;

@@ -24,7 +24,20 @@ constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE
 constexpr int kDynamicSharedBytes = 8;            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;              // CU_STREAM_NON_BLOCKING
 constexpr int kCaptureThreadLocal = 1;            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+constexpr int kSerialization = 6;                 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+constexpr int kRecordsOverlap = 12030;            // the first CUDA whose graphs keep such launches as they are
 constexpr int32_t kDLCUDA = 2;
+
+struct Attribute {  // CUlaunchAttribute
+  int id;
+  alignas(8) unsigned char value[64];
+};
+struct Config {  // CUlaunchConfig
+  unsigned grid[3], block[3], shared_bytes;
+  Handle stream;
+  Attribute *attributes;
+  unsigned n_attributes;
+};
 
 // name, its symbol in the library, parameters
 #define TK_CUDA_FUNCTIONS(use)                                                                                    \
@@ -67,10 +80,14 @@ constexpr int32_t kDLCUDA = 2;
   use(destroy_graph, "cuGraphDestroy", (Handle))                        \
   use(destroy_executable, "cuGraphExecDestroy", (Handle))
 
+// Since CUDA 11.8; launches do not overlap where it is missing.
+#define TK_CUDA_LAUNCH_FUNCTIONS(use) use(launch_extended, "cuLaunchKernelEx", (const Config *, Handle, void **, void **))
+
 struct Driver {
 #define TK_DECLARE(name, symbol, params) Status(*name) params = nullptr;
   TK_CUDA_FUNCTIONS(TK_DECLARE)
   TK_CUDA_GRAPH_FUNCTIONS(TK_DECLARE)
+  TK_CUDA_LAUNCH_FUNCTIONS(TK_DECLARE)
 #undef TK_DECLARE
 };
 
@@ -189,9 +206,23 @@ class CudaApi final : public GpuApi {
     if (kind == Copy::kDownload) return driver.download(to, pointer(from), bytes, handle(stream));
     return driver.within(pointer(to), pointer(from), bytes, handle(stream));
   }
-  int launch(void *function, const Launch &launch, void *stream, void **params) override {
+  int launch(void *function, const Launch &launch, bool overlapped, void *stream, void **params) override {
+    if (overlapped) {
+      Attribute serialization = {kSerialization, {1}};
+      const Config config = {{launch.grid[0], launch.grid[1], launch.grid[2]},
+                             {launch.block[0], launch.block[1], launch.block[2]},
+                             launch.dynamic_bytes, handle(stream), &serialization, 1};
+      return driver.launch_extended(&config, handle(function), params, nullptr);
+    }
     return driver.launch_kernel(handle(function), launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
                                 launch.block[1], launch.block[2], launch.dynamic_bytes, handle(stream), params, nullptr);
+  }
+
+  // tk_await_earlier() is empty in code for what came before Hopper.
+  bool overlaps(const Image &image) const override {
+    int version = 0;
+    return driver.launch_extended != nullptr && driver.version(&version) == 0 && version >= kRecordsOverlap &&
+           capability_of(image.arch).major >= 9;
   }
 
   int open_event(void **event) override { return driver.create_event(handles(event), 0); }
@@ -235,6 +266,7 @@ CudaApi *open_api(std::string *why) {
   if (opened->driver.name == nullptr && missing.empty()) missing = symbol;
     std::string missing;
     TK_CUDA_GRAPH_FUNCTIONS(TK_LOOK_UP)
+    TK_CUDA_LAUNCH_FUNCTIONS(TK_LOOK_UP)
     missing.clear();
     TK_CUDA_FUNCTIONS(TK_LOOK_UP)
 #undef TK_LOOK_UP

@@ -46,8 +46,9 @@ class Entered {
 
 class GpuQueue final : public Queue {
  public:
-  GpuQueue(GpuApi *api, int32_t number, const std::vector<void *> *functions, const Stream &stream)
-      : api_(api), number_(number), functions_(functions), stream_(stream.handle), callers_(stream.callers) {}
+  GpuQueue(GpuApi *api, int32_t number, const std::vector<void *> *functions, bool overlaps, const Stream &stream)
+      : api_(api), number_(number), functions_(functions), overlaps_(overlaps), stream_(stream.handle),
+        callers_(stream.callers) {}
 
   ~GpuQueue() override {
     const Entered entered(api_, number_);
@@ -77,7 +78,9 @@ class GpuQueue final : public Queue {
     if (launch.dynamic_bytes > kUsualShared)
       TK_CALL("a launch asks for more shared memory than the device gives",
               api_->allow_shared(function, static_cast<int>(launch.dynamic_bytes)));
-    TK_CALL("a launch failed", api_->launch(function, launch, recording_ ? recorder() : stream_, params_.data()));
+    const bool overlapped = overlaps_ && recording_ && recorded_++ > 0;
+    TK_CALL("a launch failed",
+            api_->launch(function, launch, overlapped, recording_ ? recorder() : stream_, params_.data()));
     return TK_OK;
   }
 
@@ -113,6 +116,7 @@ class GpuQueue final : public Queue {
     if (callers_ && recorder_ == nullptr) TK_CALL("a stream cannot be made", api_->open_stream(&recorder_));
     TK_CALL("launches cannot be recorded", api_->begin_capture(recorder()));
     recording_ = true;
+    recorded_ = 0;
     return TK_OK;
   }
   tk_status end_recording(int32_t number) override {
@@ -145,10 +149,12 @@ class GpuQueue final : public Queue {
   GpuApi *const api_;
   const int32_t number_;
   const std::vector<void *> *const functions_;
+  const bool overlaps_;
   void *const stream_;
   const bool callers_;
   void *recorder_ = nullptr;
   bool recording_ = false;
+  int32_t recorded_ = 0;  // launches of the open recording
   std::vector<void *> graphs_;
   std::vector<void *> events_;
   std::vector<void *> params_;  // of one launch: where its arguments lie
@@ -166,6 +172,7 @@ class GpuDevice final : public Device {
 
   tk_status load(const Program &program, const Image &image) {
     TK_ENTER("the device cannot be used");
+    overlaps_ = api_->overlaps(image);
     if (const int status = api_->load(image, &module_)) {
       const std::string name = std::string("the ") + image.kind + " for " + image.arch;
       const std::string what = name + " does not load on " + description_;
@@ -208,7 +215,7 @@ class GpuDevice final : public Device {
     TK_ENTER("the device cannot be used");
     Stream chosen = stream;
     if (!chosen.callers) TK_CALL("a stream cannot be made", api_->open_stream(&chosen.handle));
-    *queue = new GpuQueue(api_, number_, &functions_, chosen);
+    *queue = new GpuQueue(api_, number_, &functions_, overlaps_, chosen);
     return TK_OK;
   }
 
@@ -217,6 +224,7 @@ class GpuDevice final : public Device {
   const int32_t number_;
   const std::string arch_, description_;
   void *module_ = nullptr;
+  bool overlaps_ = false;
   std::vector<void *> functions_;
 };
 

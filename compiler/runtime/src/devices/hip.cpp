@@ -109,7 +109,7 @@ class HipApi final : public GpuApi {
     const int code = kind == Copy::kUpload ? 1 : kind == Copy::kDownload ? 2 : 3;  // hipMemcpyKind
     return driver.copy(to, from, bytes, code, handle(stream));
   }
-  int launch(void *function, const Launch &launch, void *stream, void **params) override {
+  int launch(void *function, const Launch &launch, bool, void *stream, void **params) override {
     return driver.launch_kernel(handle(function), launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
                                 launch.block[1], launch.block[2], launch.dynamic_bytes, handle(stream), params, nullptr);
   }
