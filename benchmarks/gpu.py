@@ -397,7 +397,7 @@ def main() -> None:
         print(f"not run: {found.name}: {found.runs.reason}")
         return
     plan = Plan(
-        found.name + (f":{arch}" if arch else ""),
+        f"{found.name}:{arch or compiler.arch_here(found.name) or found.arch}",
         tuple(Job.parse(one) for one in arguments.jobs),
         tuple(stage for stage in STAGES if stage in arguments.stages),
         time.monotonic() + 60 * arguments.minutes,

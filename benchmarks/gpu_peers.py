@@ -149,9 +149,11 @@ def _torch() -> Any:
 def open_tk(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """Our library for the device, on the common stream."""
     output = model.with_name(f"{model.stem}-{bed.device}-{case.precision}.so")
-    options: dict[str, Any] = {"output": output, "target": TARGETS[bed.device] + (":sm_90" if bed.device == "cuda" else "")}
-    options["precision"] = case.precision
-    loaded = compiler.load(compiler.compile_model(model, compiler.CompileOptions(**options)).path)
+    target = TARGETS[bed.device]
+    options = compiler.CompileOptions(
+        output=output, target=target, arch=compiler.arch_here(target), precision=case.precision
+    )
+    loaded = compiler.load(compiler.compile_model(model, options).path)
     out = None
     if bed.on_gpu:
         out = {one.name: bed.torch.empty(one.largest_shape, device="cuda") for one in loaded.outputs}

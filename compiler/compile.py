@@ -119,7 +119,7 @@ def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
     ready = row.readiness
     language = ""
     try:
-        target = row.make(row.default_arch)
+        target = row.make(ready.arch(settings) or row.default_arch)
     except HostError as error:  # a processor that cannot be described
         compiles = refusal(error)
     else:
