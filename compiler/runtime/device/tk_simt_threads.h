@@ -130,7 +130,6 @@ extern __shared__ uint4 tk_shared[];
  * kernel: a launch is then done only after all before it are, so waiting for one is enough. */
 TK_INLINE void tk_await_earlier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
