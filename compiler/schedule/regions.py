@@ -290,12 +290,15 @@ def _solve_dimension(
     found: dict[str, Span],
     digits: dict[str, dict[str, tuple[int, Span]]],
 ) -> None:
-    for atom, factor in begin.terms.items():
+    for atom, factor in sorted(begin.terms.items(), key=lambda item: -abs(item[1])):
         solved = _solve_atom(begin, atom, factor, span, known)
         if solved is None:
             continue
         if isinstance(atom, Var) and atom.name in names:
             keep_smaller(found, atom.name, solved)
+            if solved.extent == 1:  # of a number in several digits, the next ones are what this one leaves
+                begin = begin.plus(single(atom), -factor)
+                span = Span(span.begin.plus(solved.begin, -factor), span.extent)
         elif (
             len(begin.terms) == 1
             and (is_division(atom, "floordiv") or is_division(atom, "floormod"))

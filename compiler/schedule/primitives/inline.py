@@ -20,6 +20,7 @@ from compiler.loops.ir import (
     Indexed,
     Load,
     Region,
+    Select,
     Stmt,
     Store,
     Var,
@@ -260,8 +261,15 @@ def _inside(index: Expr, extent: Expr, known: Simplifier) -> bool:
 
 def rounded(value: Expr, buffer: Buffer) -> Expr:
     """What a load gives after `value` was stored to the buffer: narrow floats are rounded."""
-    narrow = buffer.dtype.is_float and buffer.dtype.bits < 32
+    narrow = buffer.dtype.is_float and buffer.dtype.bits < 32 and not _is_kept(value)
     return Cast(buffer.dtype, value) if narrow or value.dtype != buffer.dtype else value
+
+
+def _is_kept(value: Expr) -> bool:
+    """Whether it is what memory holds, or zero: there is nothing to round."""
+    if isinstance(value, Select):
+        return _is_kept(value.a) and _is_kept(value.b)
+    return isinstance(value, Load) or (isinstance(value, Const) and value.value == 0)
 
 
 def _pointwise(primitive: Primitive[None], block: Block) -> Store:

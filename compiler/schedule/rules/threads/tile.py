@@ -38,6 +38,9 @@ _MEET_CYCLES = 25.0
 _LATENCY_CYCLES = 400.0
 """Cycles from a load until its value is there, without a cache that has it."""
 
+SHARED_WORDS = 32
+"""Words of 32 bits that a unit brings from shared memory to registers in a cycle."""
+
 COPIED = 0.8
 """Part of the cycles for a fetched element that is left where nothing has to be stored to shared memory."""
 
@@ -223,9 +226,9 @@ def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> f
     lanes = facts.fma_per_cycle * facts.lanes(32)
     busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
-    # in a step, a sub-group reads its rows (a few, each for many threads) and its columns from shared memory
-    groups = tile.threads / subgroup(facts)
-    shared = groups * steps * (tile.thread_rows / 4 + tile.thread_columns / 2)
+    # In a step, each thread reads its rows and its columns from shared memory: so many words, whoever shares them.
+    words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
+    shared = words / SHARED_WORDS
     elements = (tile.rows + tile.columns) * steps
     fetched = elements * _WORD * facts.hertz / (facts.bandwidth * FROM_CACHE)
     addresses = elements * FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
