@@ -31,7 +31,7 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
 
 def _reduction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a sum and what follows it, by the first rule that takes it."""
-    products = (matrix_gemm, split_k, implicit_gemm)
+    products = (split_k, matrix_gemm, implicit_gemm)
     if not any(rule(schedule, name, facts, chooser) for rule in products):
         reduction(schedule, name, facts, chooser)
 

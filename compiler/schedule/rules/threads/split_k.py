@@ -13,17 +13,22 @@ How many chunks, one among them, is a decision by cost: that of the tiles, of th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT
+from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
-from compiler.schedule.rules.threads.common import units
+from compiler.schedule.rules.threads.common import units as units_of
 from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
+from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
+from compiler.schedule.rules.threads.matrix_tile import matrix_options
 from compiler.schedule.rules.threads.reduction import alone
 from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
@@ -64,7 +69,7 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     problem = _problem(block, facts) if block.is_store else None
     if problem is None:
         return False
-    options = _options(problem, facts)
+    options = _options(problem, usable(block, facts), facts)
     (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
     if chunks == 1:
         return False
@@ -74,7 +79,8 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
 def _by_chunks(
     schedule: Schedule, name: str, block: Site, chunks: int, facts: TargetFacts, chooser: Chooser
 ) -> bool:
-    if not implicit_gemm(schedule, _cut(schedule, name, block, chunks), facts, chooser):
+    parts = _cut(schedule, name, block, chunks)
+    if not any(rule(schedule, parts, facts, chooser) for rule in (matrix_gemm, implicit_gemm)):
         return False
     alone(schedule, name, facts, chooser)
     return True
@@ -89,28 +95,30 @@ def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
     lengths = [extent_of(item.extent) for item in block.reduce]
     inner, steps = max(lengths), math.prod(lengths)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units_of(facts):
         return None
     return GemmProblem(batch, rows, columns, inner, steps, 1)
 
 
-def _options(problem: GemmProblem, facts: TargetFacts) -> list[Option]:
+def _options(problem: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
     """Numbers of chunks with the cycles until everything is added up."""
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
-    costs = [(n, _cost(problem, n, facts)) for n in counts]
+    costs = [(n, _cost(problem, n, units, facts)) for n in counts]
     return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
 
 
-def _cost(problem: GemmProblem, chunks: int, facts: TargetFacts) -> float:
-    """Cycles for a number of chunks, by the best of the usual tiles, and for the launch that adds them up."""
+def _cost(problem: GemmProblem, chunks: int, units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
+    """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
-    best = min((option.cost for option in thread_tiles(cut, facts, _USUAL)), default=math.inf)
+    on_units = (matrix_options(unit, replace(cut, plain=True), facts) for unit in units)
+    tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
+    best = min((option.cost for option in tiles), default=math.inf)
     if chunks == 1:
         return best
     results = problem.batch * problem.rows * problem.columns
-    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
+    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units_of(facts))
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 
 
