@@ -132,10 +132,15 @@ class MatrixTile:
         return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
-def matrix_options(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -> list[Option]:
-    """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
-    along, own = (1, 2, 4), (1, 2, 4, 8)
-    depths = [depth for depth in (16, 32, 64) if depth % unit.steps == 0]
+def matrix_options(
+    unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts, *, few: bool = False
+) -> list[Option]:
+    """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device.
+
+    few: those that are often best, to compare problems by.
+    """
+    along, own, deep = ((1, 2, 4), (1, 2, 4, 8), (16, 32, 64)) if not few else ((1, 2), (1, 2, 4), (32, 64))
+    depths = [depth for depth in deep if depth % unit.steps == 0]
     tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
     return [
         Option(staged.value, matrix_tile_cycles(staged, problem, facts))

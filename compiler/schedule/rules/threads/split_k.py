@@ -69,7 +69,7 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     problem = _problem(block, facts) if block.is_store else None
     if problem is None:
         return False
-    options = _options(problem, usable(block, facts), facts)
+    options = _options(problem, usable(block, facts)[:1], facts)
     (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
     if chunks == 1:
         return False
@@ -112,7 +112,7 @@ def _cost(problem: GemmProblem, chunks: int, units: Sequence[MatrixUnit], facts:
     """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
-    on_units = (matrix_options(unit, replace(cut, plain=True), facts) for unit in units)
+    on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
     best = min((option.cost for option in tiles), default=math.inf)
     if chunks == 1:
