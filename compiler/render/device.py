@@ -19,6 +19,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
+    CONSTANT,
     FRAGMENT,
     GLOBAL,
     SCRATCH,
@@ -121,6 +122,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._block_bytes = 0
         self._block_used = 0
         self._extents: dict[str, int] = {}
+        self._begins = False
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
@@ -139,13 +141,13 @@ class _LaunchPrinter(FunctionPrinter):
             bytes_there = self.device.pointer(self.words.memory["u8"], GLOBAL)
             params.append(f"{bytes_there}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
-        if self.device.begin:
-            self.writer.line(self.device.begin)
+        self._begins = bool(self.device.begin)
         if _is_grid(nest):
             assert isinstance(nest, For)
             self._dealt(nest)
         else:
             self.stmt(nest)
+        self._begin()
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
         head = self.device.kernel(name, params, block, self._resident(grid, block))
@@ -194,6 +196,29 @@ class _LaunchPrinter(FunctionPrinter):
         return blocks if 2 * blocks * prod(block) <= most else 0
 
     # ------------------------------------------------------------ statements
+
+    def stmt(self, item: Stmt) -> None:
+        """Print one statement; `begin` stands in front of the first that uses what launches make."""
+        if self._begins and not self._goes_on(item) and self._uses_made(item):
+            self._begin()
+        super().stmt(item)
+
+    def _begin(self) -> None:
+        if self._begins:
+            self.writer.line(self.device.begin)
+        self._begins = False
+
+    def _goes_on(self, item: Stmt) -> bool:
+        """Whether all threads get to the statements in it, one after the other."""
+        if isinstance(item, For):
+            whole = item.kind is ForKind.BOUND and _extent(item) == self._extents.get(item.tag or "")
+            return whole or (item.kind is ForKind.UNROLLED and isinstance(item.extent, Const))
+        return isinstance(item, Seq | Alloc)
+
+    def _uses_made(self, item: Stmt) -> bool:
+        """Whether it reads or writes a parameter that is no constant of the model."""
+        made = {one for one in self.kernel_parts.func.params if one.scope != CONSTANT}
+        return any(isinstance(one, Buffer) and one in made for one in item.walk())
 
     def _for_bound(self, item: For) -> None:
         if item.kind is not ForKind.BOUND:
@@ -266,11 +291,12 @@ class _LaunchPrinter(FunctionPrinter):
     # ------------------------------------------------------------ buffers
 
     def _restrict(self, buffer: Buffer) -> str:
-        """Not of what is only read where `begin` waits: reads of it would be taken in front of that.
+        """Not of what others made where `begin` waits for it: reads of it would be taken in front of that.
 
         Nothing is lost: what is written is told apart from all else by its own.
         """
-        return self.words.restrict if not self.device.begin or buffer in self.kernel_parts.written else ""
+        made = buffer.scope != CONSTANT and buffer not in self.kernel_parts.written
+        return "" if self.device.begin and made else self.words.restrict
 
     def pointer_type(self, buffer: Buffer) -> str:
         const = "" if buffer in self.kernel_parts.written else "const "

@@ -41,7 +41,7 @@ class DeviceWords:
     offset); None where all arrays have memory of their own.
     fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
     an array of elements like any other.
-    begin: a statement in front of every kernel's own; empty where a language needs none.
+    begin: a statement in front of the first use of what other launches write; empty where none is needed.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
     """
