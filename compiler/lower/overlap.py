@@ -6,6 +6,7 @@ one value for all threads; those of threads, and of loops within a leaf, have an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ from compiler.loops.ir import (
     Var,
     statements,
 )
-from compiler.loops.linear import Linear, divisor, is_division, operands
+from compiler.loops.linear import Linear, divisor, is_division, operands, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier, substitute
@@ -173,9 +174,24 @@ class Overlap:
     def _beside(self, a: Expr, a_size: int, b: Expr, b_size: int) -> bool:
         """Whether [a, a + a_size) and [b, b + b_size) have nothing in common."""
         difference = self._known.linear(a).plus(self._known.linear(b), -1)
-        return all(
-            high <= -a_size or low >= b_size for low, high in map(self._known.range, self._cases(difference))
-        )
+        return all(self._is_beside(case, a_size, b_size) for case in self._cases(difference))
+
+    def _is_beside(self, difference: Linear, a_size: int, b_size: int) -> bool:
+        """The same of a difference of their beginnings: by its range, or as it takes large steps only."""
+        low, high = self._known.range(difference)
+        if high <= -a_size or low >= b_size:
+            return True
+        constant, step = self._residue(difference)
+        return step > 0 and (constant + a_size - 1) % step - (a_size - 1) >= b_size
+
+    def _residue(self, value: Linear) -> tuple[int, int]:
+        """A number and a step: the value is the number and some steps more; a step of 0 says nothing."""
+        step = 0
+        for atom, factor in [*value.terms.items()]:
+            if is_division(atom, "floormod"):  # what it is a remainder of, less some divisors
+                value = value.plus(single(atom), -factor).plus(self._known.linear(atom.a), factor)
+                step = math.gcd(step, factor * divisor(atom))
+        return value.constant, math.gcd(step, *value.terms.values())
 
     def _cases(self, value: Linear) -> list[Linear]:
         """A difference of two remainders of numbers a fixed distance apart has two values at most."""

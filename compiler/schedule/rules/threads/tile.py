@@ -226,7 +226,7 @@ def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> f
     lanes = facts.fma_per_cycle * facts.lanes(32)
     busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
-    # In a step, each thread reads its rows and its columns from shared memory: so many words, whoever shares them.
+    # in a step, each thread reads its rows and columns from shared memory: so many words, whoever shares them
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
     shared = words / SHARED_WORDS
     elements = (tile.rows + tile.columns) * steps
