@@ -7,7 +7,7 @@ PyTorch runs eagerly, eagerly within a CUDA graph (channels last below f32), and
 max-autotune. All engines run in one process, get the same network of the zoo and work on one stream with
 inputs and outputs on the device. Results are compared with onnxruntime's on the host before anything is
 timed; a wrong one gets no time. What is missing is listed as not run, with the reason.
-`--device cpu` runs it on host cores. Tables are written after each case, so that a run cut short keeps what it has.
+`--device cpu` runs it on host cores. Tables are written after each case: a run cut short keeps what it has.
 """
 
 from __future__ import annotations

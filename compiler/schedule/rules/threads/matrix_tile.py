@@ -11,15 +11,12 @@ from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
-    COPIED,
-    FETCH_CYCLES,
-    FROM_CACHE,
+    FetchCosts,
     GemmProblem,
     has_room,
     k_iterations,
     occupancy,
     overlapped,
-    waits,
     waves_of,
 )
 
@@ -49,6 +46,8 @@ _SHARED_BYTES_A_CYCLE = 128
 
 _NOT_HIDDEN = 0.25
 """Part of the time of reading shared memory that no product hides."""
+
+_COSTS = FetchCosts(alone=80, met=25, latency=400, element=12, copied=0.8, cache=3)
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -189,13 +188,13 @@ def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFact
     read = held * steps * size * _conflicts(unit) / _SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
-    fetched = elements * size * facts.hertz / (facts.bandwidth * FROM_CACHE)
-    addresses = elements * FETCH_CYCLES / lanes / parts / (2 if problem.lanes > 1 else 1)
+    fetched = elements * size * facts.hertz / (facts.bandwidth * _COSTS.cache)
+    addresses = elements * _COSTS.element / lanes / parts / (2 if problem.lanes > 1 else 1)
     if tile.copied:
-        addresses *= COPIED
+        addresses *= _COSTS.copied
     # a block finds addresses, then multiplies: only other blocks do one during the other
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
-    waiting = rounds * waits(tile.stages, resident * busy / max(1, rounds)) / resident
+    waiting = rounds * _COSTS.waits(tile.stages, resident * busy / max(1, rounds)) / resident
     return waves * (
         max(busy, read, fetched) + _NOT_HIDDEN * read + waiting + tile.rows * tile.columns / lanes / parts * 4
     )

@@ -26,29 +26,41 @@ _OTHER_REGISTERS = 40
 _BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
 
-FROM_CACHE = 3.0
-"""How much faster the last cache is than memory."""
-
-_SYNC_CYCLES = 80.0
-"""Cycles of one round of fetching, between two meetings of all threads, that nothing hides."""
-
-_MEET_CYCLES = 25.0
-"""Cycles of one round whose part was there in time: all threads meet once."""
-
-_LATENCY_CYCLES = 400.0
-"""Cycles from a load until its value is there, without a cache that has it."""
-
 SHARED_WORDS = 32
 """Words of 32 bits that a unit brings from shared memory to registers in a cycle."""
 
-COPIED = 0.8
-"""Part of the cycles for a fetched element that is left where nothing has to be stored to shared memory."""
+
+@dataclass(frozen=True, slots=True)
+class FetchCosts:
+    """What it costs to bring parts of factors into shared memory, in cycles.
+
+    alone: of one round between two meetings of all threads, that nothing hides. met: of one whose part was
+    there in time. latency: from a load until its value is there. element: address arithmetic for each element
+    (or vector) that a thread fetches; copied: the part of it that is left where nothing has to be stored to
+    shared memory. cache: how much faster the last cache is than memory.
+    """
+
+    alone: float
+    met: float
+    latency: float
+    element: float
+    copied: float
+    cache: float
+
+    def waits(self, stages: int, round_cycles: float) -> float:
+        """Cycles of a round that nothing hides: what is under way arrives while others are multiplied."""
+        hidden = min(1.0, (stages - 1) * round_cycles / self.latency)
+        return self.alone - hidden * (self.alone - self.met)
+
+
+ON_THREADS = FetchCosts(alone=260, met=75, latency=900, element=17, copied=0.2, cache=1.25)
+"""Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
+
+_NOT_HIDDEN = 0.45
+"""Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
 CP_ASYNC = "cp.async"
 """The feature of targets with asynchronous copies from global to shared memory."""
-
-FETCH_CYCLES = 12.0
-"""Cycles of address arithmetic for each element (or vector) that a thread fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +229,9 @@ def waves_of(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> int:
     return math.ceil(grid / units(facts))
 
 
-def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> float:
+def tile_cycles(
+    tile: ThreadTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts = ON_THREADS
+) -> float:
     """Cycles until the last unit is done."""
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
@@ -230,20 +244,14 @@ def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> f
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
     shared = words / SHARED_WORDS
     elements = (tile.rows + tile.columns) * steps
-    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * FROM_CACHE)
-    addresses = elements * FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
+    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * costs.cache)
+    addresses = elements * costs.element / lanes / busy / (2 if problem.lanes > 1 else 1)
     if tile.copied:
-        addresses *= COPIED
-    waiting = rounds * waits(tile.stages, resident * (arithmetic + addresses) / rounds) / resident
-    return waves * (
-        max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
-    )
-
-
-def waits(stages: int, round_cycles: float) -> float:
-    """Cycles of a round that nothing hides: what is under way arrives while others are multiplied."""
-    hidden = min(1.0, (stages - 1) * round_cycles / _LATENCY_CYCLES)
-    return _SYNC_CYCLES - hidden * (_SYNC_CYCLES - _MEET_CYCLES)
+        addresses *= costs.copied
+    issued = arithmetic + addresses
+    waiting = rounds * costs.waits(tile.stages, resident * max(issued, shared) / rounds) / resident
+    _, second, most = sorted((issued, shared, fetched))
+    return waves * (most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4)
 
 
 def occupancy(tile: BlockTile, facts: TargetFacts) -> int:

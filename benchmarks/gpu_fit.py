@@ -1,0 +1,117 @@
+"""How well analytic costs of tiles for threads agree with times on a GPU, and which constants agree better.
+
+    python benchmarks/gpu_fit.py [--measured FILE] [--arch sm_90] [--search 3000]
+
+FILE has a row for each sum of products and tile that ran: sizes, tile, chunks and microseconds of all its
+launches (benchmarks/measured). Printed are the spread of estimates over times, Kendall's tau over all pairs,
+and the same by sum of products where several tiles of it ran. `--search` draws constants around today's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from pathlib import Path
+
+from compiler.core.target import TargetFacts
+from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
+from compiler.targets import get_target
+
+MEASURED = Path(__file__).parent / "measured" / "h100_tiles.json"
+_LAUNCH, _SECOND = 3.5, 3.0
+"""Microseconds of a launch beside its work, and of the launch that adds up chunks (as measured there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A sum of products with a tile, and microseconds of its work alone."""
+
+    problem: GemmProblem
+    tile: ThreadTile
+    microseconds: float
+
+    def estimate(self, facts: TargetFacts, costs: FetchCosts) -> float:
+        """Microseconds by the analytic cost."""
+        return 1e6 * tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
+
+
+def points(path: Path) -> list[Point]:
+    """The rows of a file."""
+    found = []
+    for *sizes, plain, a, b, c, d, depth, stages, copied, chunks, time in json.loads(path.read_text())[
+        "rows"
+    ]:
+        left = time - _LAUNCH - (_SECOND if chunks > 1 else 0.0)
+        problem = GemmProblem(*sizes, bool(plain))
+        found.append(Point(problem, ThreadTile(a, b, c, d, depth, stages, copied), max(left, 0.4)))
+    return found
+
+
+def tau(pairs: Iterable[tuple[tuple[float, float], tuple[float, float]]]) -> float:
+    """Kendall's rank correlation over pairs of (estimate, time)."""
+    signs = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in pairs]
+    return (sum(one > 0 for one in signs) - sum(one < 0 for one in signs)) / max(1, len(signs))
+
+
+def judged(
+    found: Sequence[Point], facts: TargetFacts, costs: FetchCosts
+) -> tuple[float, float, float, float]:
+    """(mean of log ratios, root of their mean square, tau over all, tau within a sum of products)."""
+    both = [(one.estimate(facts, costs), one.microseconds) for one in found]
+    logs = [math.log(estimate / time) for estimate, time in both]
+    own: defaultdict[GemmProblem, list[tuple[float, float]]] = defaultdict(list)
+    for one, pair in zip(found, both, strict=True):
+        own[one.problem].append(pair)
+    inside = [pair for group in own.values() for pair in combinations(group, 2)]
+    square = math.sqrt(statistics.fmean(one * one for one in logs))
+    return statistics.fmean(logs), square, tau(combinations(both, 2)), tau(inside)
+
+
+def searched(found: Sequence[Point], facts: TargetFacts, draws: int, seed: int) -> FetchCosts:
+    """The constants with the least mean square of logarithms, of so many drawn around the best so far."""
+    source = random.Random(seed)  # noqa: S311 - a search
+    best, least = ON_THREADS, judged(found, facts, ON_THREADS)[1]
+    names = [one.name for one in fields(FetchCosts)]
+    for _ in range(draws):
+        some = source.sample(names, source.choice((1, 1, 2, 3)))
+        drawn = replace(best, **{name: getattr(best, name) * math.exp(source.gauss(0, 0.3)) for name in some})
+        logs = [math.log(one.estimate(facts, drawn) / one.microseconds) for one in found]
+        square = math.sqrt(statistics.fmean(one * one for one in logs))
+        best, least = (drawn, square) if square < least else (best, least)
+    return best
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print how today's constants do, and those that a search finds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--measured", type=Path, default=MEASURED, metavar="FILE")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--search", type=int, default=0, metavar="N", help="draw so many sets of constants")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    found, facts = points(options.measured), get_target("cuda", options.arch).facts
+    tried = [ON_THREADS]
+    if options.search:
+        tried.append(searched(found, facts, options.search, options.seed))
+    for costs in tried:
+        mean, square, every, inside = judged(found, facts, costs)
+        print(costs)
+        print(
+            f"{len(found)} tiles: estimates are {math.exp(mean):.2f} of times, "
+            f"spread {math.exp(square):.2f}; tau {every:.2f}, within a sum of products {inside:.2f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
