@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,15 +39,15 @@ def no_gpu() -> None:
 
 
 def test_the_table_on_host_cores(bench: Any, tmp_path: Path) -> None:
-    cases = bench.cases_of(["mnist"], [1, 2], ["off"])
+    cases = bench.cases_of(["mnist"], [1, 2], ["f32"])
     text = bench.measure_all("cpu", cases, bench.ENGINES, 0.05, tmp_path / "models", "peers")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| mnist")]
     assert [row[2].strip() for row in rows] == ["1", "2"]
     for row in rows:
-        tk, eager, compiled, reference = (cell.strip() for cell in row[4:8])
-        assert (eager, compiled) == ("not run", "not run")
-        assert float(row[10]) == pytest.approx(float(tk) / float(reference), rel=0.2, abs=0.02)
-    assert "- mnist, batch 2, TF32 off, compile: not run: torch is not installed" in text
+        tk, *torch, reference = (cell.strip() for cell in row[4:9])
+        assert torch == ["not run"] * 3
+        assert float(row[12]) == pytest.approx(float(tk) / float(reference), rel=0.2, abs=0.02)
+    assert "- mnist, batch 2, f32, compile: not run: torch is not installed" in text
     assert "for batch 1: not measured" in text
     record = json.loads((tmp_path / "peers.json").read_text())
     assert [one["case"]["batch"] for one in record["results"]] == [1, 2]
@@ -62,7 +63,7 @@ def test_a_wrong_result_gets_no_time(bench: Any, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(bench, "OPEN", {**bench.OPEN, "tk": broken})
     bed = bench.Bed("cpu")
-    one = bench.measure(bench.Case("mnist", 1, False), bed, ["tk", "onnxruntime"], 0.05, tmp_path / "models")
+    one = bench.measure(bench.Case("mnist", 1, "f32"), bed, ["tk", "onnxruntime"], 0.05, tmp_path / "models")
     assert list(one.times) == ["onnxruntime"]
     assert one.not_run["tk"].startswith("wrong result: off by ")
     assert one.ratio("onnxruntime") is None
@@ -70,7 +71,7 @@ def test_a_wrong_result_gets_no_time(bench: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_the_goal(bench: Any) -> None:
     def measured(network: str, batch: int, tk: float) -> Any:
-        one = bench.Measured(bench.Case(network, batch, False))
+        one = bench.Measured(bench.Case(network, batch, "f32"))
         one.times = {
             key: bench.Times(value, value, value, 9) for key, value in (("tk", tk), ("compile", 2.0))
         }
@@ -109,7 +110,7 @@ def test_times_of_a_device(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert times == [0.25]
     assert bed.stream == 77
     assert "Stand-in; inputs and outputs lie on the device" in bed.describe()
-    one = bench.Measured(bench.Case("mnist", 1, True), {"tk": bench.Times(2, 2, 2, 9)}, {"tk": 1.5})
+    one = bench.Measured(bench.Case("mnist", 1, "tf32"), {"tk": bench.Times(2, 2, 2, 9)}, {"tk": 1.5})
     assert "2.000 (1.500)" in bench.table([one], bench.ENGINES)
 
 
@@ -165,6 +166,49 @@ def test_the_script_for_a_bare_machine(tmp_path: Path, options: tuple[str, ...])
     done = script("--wheels", str(tmp_path), *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().startswith("not run: cuda-nvidia: ")
+
+
+@pytest.fixture
+def plan(bench: Any, tmp_path: Path) -> Any:
+    """The module of `just gpu`, with its files in a folder of the test."""
+    module = import_module("gpu")
+    module.WORK = tmp_path
+    return module
+
+
+def made(plan: Any, tmp_path: Path, jobs: list[str], minutes: float) -> Any:
+    found = plan.Plan("cpu", tuple(map(plan.Job.parse, jobs)), ("verify", "time"), time.monotonic() + 60 * minutes,
+                      0.05, tmp_path / "models")  # fmt: skip
+    record = plan.Record("cpu", "this machine", {"commit": "abc"})
+    plan.verify_all(found, record)
+    plan.time_all(found, record)
+    return record
+
+
+def test_the_plan_verifies_times_and_resumes(plan: Any, tmp_path: Path) -> None:
+    record = made(plan, tmp_path, ["mnist"], 1)
+    row = record.rows["mnist"]
+    assert not row.problem
+    assert row.needed < 1e-5
+    assert row.p50_ms > 0
+    assert {one.measured is not None for one in row.kernels} == {True}
+    later = plan.Record("cpu", "this machine", {"commit": "abc"})
+    later.resume()
+    assert later.rows == record.rows
+    for other in (plan.Record("cpu", "another", {"commit": "abc"}), plan.Record("cpu", "this machine", {"commit": "d"})):
+        other.resume()
+        assert not other.rows
+
+
+def test_the_plan_says_what_it_had_no_time_for(plan: Any, tmp_path: Path) -> None:
+    record = made(plan, tmp_path, ["mnist", "nothing+f16"], 0)
+    assert {row.problem for row in record.rows.values()} == {"not run: no time was left"}
+    assert "not run: no time was left" in (tmp_path / "gpu-cpu.md").read_text()
+
+
+def test_what_goes_wrong_is_a_row(plan: Any, tmp_path: Path) -> None:
+    record = made(plan, tmp_path, ["mnist+f16"], 1)
+    assert "precision" in record.rows["mnist+f16"].problem or "f16" in record.rows["mnist+f16"].problem
 
 
 def test_the_script_without_a_compiler(tmp_path: Path) -> None:

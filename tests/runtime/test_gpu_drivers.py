@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -269,10 +269,12 @@ def runs(built: Path, tmp_path: Path) -> Callable[..., tuple[str, list[str]]]:
         *,
         fail: str = "",
         driver: str = "",
+        version: int = 12020,
     ) -> tuple[str, list[str]]:
         log = tmp_path / "calls"
         log.unlink(missing_ok=True)
-        env = child_environment(**environment(built / (driver or language.name), language.gpus, log, fail))
+        more = environment(built / (driver or language.name), language.gpus, log, fail)
+        env = child_environment(**more, FAKE_VERSION=str(version))
         argv = [str(built / f"context-{language.name}"), str(count), stream, place, language.image]
         done = run(argv, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -293,6 +295,27 @@ def test_the_second_run_records_and_the_third_replays(language: Language, runs: 
         assert printed == " ".join(f"{4 * (one + 1)}" for one in range(count)) + " done"
         found = counts(language, calls, "launch", "capture", "instantiate", "replay", "forget")
         assert found == [launched, recorded, recorded, replayed, recorded]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "image", "version", "overlapped"),
+    [
+        ("NVIDIA H100=9.0", "cubin:sm_90", 12030, 1),
+        ("NVIDIA H100=9.0", "ptx:sm_90", 13000, 1),
+        ("NVIDIA H100=9.0", "cubin:sm_90", 12020, 0),
+        ("NVIDIA H100=9.0", "ptx:sm_80", 13000, 0),
+        ("NVIDIA A10=8.6", "cubin:sm_86", 13000, 0),
+    ],
+)
+def test_launches_of_a_recording_overlap(
+    gpus: str, image: str, version: int, overlapped: int, runs: Probe
+) -> None:
+    """Where kernels wait for the launch before and the driver's graphs keep it: all but the first one."""
+    language = replace(CUDA, gpus=gpus, image=image)
+    printed, calls = runs(language, 3, version=version)
+    assert printed == "4 8 12 done"
+    assert calls.count("cuLaunchKernelEx") == calls.count("attribute 6 1") == overlapped
+    assert counts(language, calls, "launch", "capture", "replay") == [4, 1, 2]
 
 
 @BOTH

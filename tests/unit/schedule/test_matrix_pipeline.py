@@ -84,7 +84,6 @@ def test_bits_of_f16_are_not_converted(stages: int) -> None:
     assert "tk_f32_to_f16" not in text
 
 
-@pytest.mark.xfail(strict=True, reason="a select of narrow elements goes through f32 (decision 39)")
 def test_bits_of_f16_are_not_converted_in_a_padded_tile() -> None:
     text = _device(F16, 2, 2, 1, 1, 32, 3, 1, sizes=(48, 40)).text
     assert "tk_f16_to_f32" not in text

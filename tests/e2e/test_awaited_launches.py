@@ -1,0 +1,76 @@
+"""CUDA kernels wait for the launch before, and pipelines of convolutions on matrix units wait once a round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import compiler
+from tests.support.onnx_models import model
+
+_KERNEL = re.compile(r"__global__ void [^\n]*?(tk_k\w+)\(([^)\n]*)\) \{\n(.*?)\n\}\n", re.DOTALL)
+AWAIT = "tk_await_earlier();"
+
+
+def convolutions(channels: int, size: int) -> onnx.ModelProto:
+    """Two of 3 x 3 with padding: the second one reads what the first one wrote."""
+    numbers = np.random.default_rng(0)
+    shape = (channels, channels, 3, 3)
+    constants = {name: numbers.standard_normal(shape, dtype=np.float32) for name in ("v", "w")}
+    pads = {"pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["h"], **pads),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Conv", ["r", "w"], ["y"], **pads),
+    ]
+    return model(nodes, {"x": np.zeros((1, channels, size, size), np.float32)}, ["y"], constants)
+
+
+def kernels(directory: Path, network: onnx.ModelProto, precision: str) -> Iterator[tuple[str, str]]:
+    """(parameters, body) of each kernel for sm_90."""
+    path = directory / "model.onnx"
+    path.write_bytes(network.SerializeToString())
+    options = compiler.CompileOptions(
+        output=directory / "source", target="cuda:sm_90", precision=precision, emit="source"
+    )
+    compiler.compile_model(path, options)
+    text = (directory / "source" / "kernels.cu").read_text()
+    found = [(params, body) for _, params, body in _KERNEL.findall(text)]
+    assert len(found) == text.count("// tk_k")
+    return iter(found)
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+def test_nothing_that_launches_make_is_used_before_the_wait(precision: str, tmp_path: Path) -> None:
+    """Only constants may be read there, and compilers may take reads of nothing else to there."""
+    for params, body in kernels(tmp_path, convolutions(64, 14), precision):
+        before, wait, _ = body.partition(AWAIT)
+        assert wait
+        assert body.count(AWAIT) == 1
+        made = {one.split()[-1] for one in params.split(", ") if "__restrict__" not in one or "const" not in one}
+        read_only = [one for one in params.split(", ") if one.startswith("const") and one.split()[-1] in made]
+        assert all("__restrict__" not in one for one in read_only)
+        for line in before.splitlines():
+            pointer = re.match(r"\s*(?:const )?\w+ \* ?(?:__restrict__ )?(p\d+) = (b\d+)\b", line)
+            if pointer and pointer[2] in made:
+                made.add(pointer[1])
+            elif not pointer:
+                assert not made & set(re.findall(r"\b[bp]\d+\b", line)), line
+
+
+@pytest.mark.parametrize(("channels", "size"), [(64, 56), (256, 14)])
+def test_a_convolution_on_matrix_units_waits_once_a_round(channels: int, size: int, tmp_path: Path) -> None:
+    """Its padded image is copied as it is, over the taps of the window, in chunks, too."""
+    units = [body for _, body in kernels(tmp_path, convolutions(channels, size), "f16") if "tk_mma_" in body]
+    second = units[-1]
+    loop = second[second.index("TK_ROLLED") :]
+    assert "tk_async_copy_or_zero<16>" in loop
+    assert len(re.findall(r"tk_async_wait<\d>", loop)) == 1
+    assert loop.count("__syncthreads") == 1
+    assert "tk_f16_to_f32" not in loop[: loop.index("tk_mma_")]
