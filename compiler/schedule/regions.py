@@ -298,13 +298,25 @@ def _solve_dimension(
             keep_smaller(found, atom.name, solved)
             if solved.extent == 1:  # of a number in several digits, the next ones are what this one leaves
                 begin = begin.plus(single(atom), -factor)
-                span = Span(span.begin.plus(solved.begin, -factor), span.extent)
+                span = Span(_remainders(span.begin.plus(solved.begin, -factor), known), span.extent)
         elif (
             len(begin.terms) == 1
             and (is_division(atom, "floordiv") or is_division(atom, "floormod"))
             and isinstance(atom.a, Var)
         ):
             digits.setdefault(atom.a.name, {})[atom.op] = (divisor(atom), solved)
+
+
+def _remainders(value: Linear, known: Simplifier) -> Linear:
+    """The sum with `a - a // n * n` as `a % n`, whose range is known."""
+    for atom, factor in value.terms.items():
+        if not is_division(atom, "floordiv") or factor % divisor(atom):
+            continue
+        times = -factor // divisor(atom)
+        rest = value.plus(single(atom), -factor).plus(known.linear(atom.a), -times)
+        if len(rest.terms) < len(value.terms) - 1:
+            return rest.plus(single(Binary("floormod", atom.a, atom.b)), times)
+    return value
 
 
 def _solve_atom(begin: Linear, atom: Expr, factor: int, span: Span, known: Simplifier) -> Span | None:

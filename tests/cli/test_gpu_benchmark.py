@@ -177,8 +177,9 @@ def plan(bench: Any, tmp_path: Path) -> Any:
 
 
 def made(plan: Any, tmp_path: Path, jobs: list[str], minutes: float) -> Any:
-    found = plan.Plan("cpu", tuple(map(plan.Job.parse, jobs)), ("verify", "time"), time.monotonic() + 60 * minutes,
-                      0.05, tmp_path / "models")  # fmt: skip
+    end = time.monotonic() + 60 * minutes
+    wanted = tuple(map(plan.Job.parse, jobs))
+    found = plan.Plan("cpu", wanted, ("verify", "time"), end, 0.05, tmp_path / "models")
     record = plan.Record("cpu", "this machine", {"commit": "abc"})
     plan.verify_all(found, record)
     plan.time_all(found, record)
@@ -195,7 +196,10 @@ def test_the_plan_verifies_times_and_resumes(plan: Any, tmp_path: Path) -> None:
     later = plan.Record("cpu", "this machine", {"commit": "abc"})
     later.resume()
     assert later.rows == record.rows
-    for other in (plan.Record("cpu", "another", {"commit": "abc"}), plan.Record("cpu", "this machine", {"commit": "d"})):
+    for other in (
+        plan.Record("cpu", "another", {"commit": "abc"}),
+        plan.Record("cpu", "this machine", {"commit": "d"}),
+    ):
         other.resume()
         assert not other.rows
 

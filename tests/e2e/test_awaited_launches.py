@@ -1,4 +1,4 @@
-"""CUDA kernels wait for the launch before, and pipelines of convolutions on matrix units wait once a round."""
+"""CUDA kernels wait for the launch before in front of their first use of what it wrote."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_nothing_that_launches_make_is_used_before_the_wait(precision: str, tmp_
         before, wait, _ = body.partition(AWAIT)
         assert wait
         assert body.count(AWAIT) == 1
-        made = {one.split()[-1] for one in params.split(", ") if "__restrict__" not in one or "const" not in one}
+        made = {
+            one.split()[-1] for one in params.split(", ") if "__restrict__" not in one or "const" not in one
+        }
         read_only = [one for one in params.split(", ") if one.startswith("const") and one.split()[-1] in made]
         assert all("__restrict__" not in one for one in read_only)
         for line in before.splitlines():
@@ -62,15 +64,3 @@ def test_nothing_that_launches_make_is_used_before_the_wait(precision: str, tmp_
                 made.add(pointer[1])
             elif not pointer:
                 assert not made & set(re.findall(r"\b[bp]\d+\b", line)), line
-
-
-@pytest.mark.parametrize(("channels", "size"), [(64, 56), (256, 14)])
-def test_a_convolution_on_matrix_units_waits_once_a_round(channels: int, size: int, tmp_path: Path) -> None:
-    """Its padded image is copied as it is, over the taps of the window, in chunks, too."""
-    units = [body for _, body in kernels(tmp_path, convolutions(channels, size), "f16") if "tk_mma_" in body]
-    second = units[-1]
-    loop = second[second.index("TK_ROLLED") :]
-    assert "tk_async_copy_or_zero<16>" in loop
-    assert len(re.findall(r"tk_async_wait<\d>", loop)) == 1
-    assert loop.count("__syncthreads") == 1
-    assert "tk_f16_to_f32" not in loop[: loop.index("tk_mma_")]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.loops.ir import Func, Seq, Stmt, seq
+from compiler.loops.ir import Expr, Func, Seq, Stmt, seq
+from compiler.loops.queries import int_of
 from compiler.schedule.injectivity import is_circular
 from compiler.schedule.nest import make_nest, own_conditions
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site, reads_itself
+from compiler.schedule.regions import whole, within
 from compiler.schedule.rewriting import holds, without_block
 
 
@@ -43,7 +45,7 @@ class ComputeRoot(Primitive[tuple[str, ...]]):
         rest = without_block(parts[at], self.block)
         left = program.func.replace(body=seq(*parts[:at], rest, *parts[at + 1 :]))
         nest, loops = make_nest(
-            site.block, {}, site.known, Program(left).namer(), conditions, unit_loops=True
+            site.block, {}, site.known, Program(left).namer(), [*conditions, *_inside(site)], unit_loops=True
         )
         return left.replace(body=seq(*parts[:at], nest, rest, *parts[at + 1 :])), loops
 
@@ -81,3 +83,16 @@ class ComputeRoot(Primitive[tuple[str, ...]]):
                     f"{', '.join(sorted(read & theirs))} is not there before them",
                     f"compute_root {other.name} first",
                 )
+
+
+def _inside(site: Site) -> list[Expr]:
+    """That what is written lies in its buffers: digits of a number may come to more than there is of it."""
+    return [
+        condition
+        for region in site.block.writes
+        for begin, length, extent in zip(region.begin, region.extent, region.buffer.shape, strict=True)
+        for condition in within(
+            site.known.linear(begin), int_of(length) or 1, whole(int_of(extent) or 0), site.known
+        )
+        if int_of(extent)
+    ]

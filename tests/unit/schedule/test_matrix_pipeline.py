@@ -9,10 +9,11 @@ import pytest
 
 from compiler.core.types import F16, F32, DType
 from compiler.loops.build import Builder
-from compiler.loops.ir import Cast, Expr, Func
+from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
 from compiler.render.device import DeviceText, render_launches
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
@@ -39,6 +40,43 @@ def _device(kind: DType, *tile: int, sizes: tuple[int, int] = (ROWS, COLUMNS)) -
     schedule = Schedule(_product(kind, *sizes))
     assert matrix_gemm(schedule, "y", facts, ReplayChooser(chosen, AnalyticChooser()))
     return render_launches(lower_all(schedule.func, facts), 0, CUDA, facts)
+
+
+def _window(channels: int, size: int, *, chunks: int, tile: tuple[int, ...]) -> str:
+    """A convolution of 3 x 3 over a padded image by channels."""
+    b = Builder("window")
+    x, w = b.input("x", (size, size, channels), F16), b.input("w", (64, 3, 3, channels), F16)
+
+    def padded(i: Expr, j: Expr, c: Expr) -> Expr:
+        inside = all_of(i.ge(1), i.lt(size + 1), j.ge(1), j.lt(size + 1))
+        return Select(inside, x[i - 1, j - 1, c], const(0.0, F16))
+
+    image = b.compute("image", (size + 2, size + 2, channels), padded)
+    y = b.reduce(
+        "y",
+        (size, size, 64),
+        (3, 3, channels),
+        lambda i, j, o, p, q, c: Cast(F32, image[i + p, j + q, c]) * Cast(F32, w[o, p, q, c]),
+        dtype=F32,
+    )
+    name = "y" if chunks == 1 else "y_rf"
+    chosen = {"y.chunks": (chunks,), f"{name}.unit": (1,), f"{name}.tile": tile}
+    facts = get_target("cuda:sm_90").facts
+    func = schedule_func(b.finish([y]), {}, facts, ReplayChooser(chosen, AnalyticChooser())).func
+    return render_launches(lower_all(func, facts), 0, CUDA, facts).text
+
+
+@pytest.mark.parametrize(("channels", "chunks"), [(64, 1), (256, 1), (256, 8)])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_window_is_pipelined(channels: int, chunks: int, stages: int) -> None:
+    """Over its taps and channels as one loop, one wait a round, and bits of the image are copied."""
+    tile = (2, 2, 2, 2, 64 if chunks == 1 else 32, stages, 1)
+    text = _loop(_window(channels, 14, chunks=chunks, tile=tile))
+    body = text[: text.rindex("tk_mma_")]
+    assert re.findall(r"tk_async_wait<(\d)>", body) == [str(stages - 2)]
+    assert body.count("__syncthreads") == 1
+    assert "tk_async_copy_or_zero<16>" in body
+    assert "tk_f16_to_f32" not in body
 
 
 def _loop(text: str) -> str:
