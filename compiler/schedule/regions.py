@@ -308,15 +308,28 @@ def _solve_dimension(
 
 
 def _remainders(value: Linear, known: Simplifier) -> Linear:
-    """The sum with `a - a // n * n` as `a % n`, whose range is known."""
+    """The sum with `a - a // n * n` as `a % n`, whose range is known; `a // n % m` is of `a % (n * m)`."""
     for atom, factor in value.terms.items():
-        if not is_division(atom, "floordiv") or factor % divisor(atom):
+        if is_division(atom, "floordiv"):
+            by, number = divisor(atom), atom.a
+            terms = known.linear(number)
+        elif is_division(atom, "floormod") and is_division(atom.a, "floordiv"):
+            by = divisor(atom.a)
+            number = Binary("floormod", atom.a.a, const(by * divisor(atom)))
+            terms = single(number)
+        else:
             continue
-        times = -factor // divisor(atom)
-        rest = value.plus(single(atom), -factor).plus(known.linear(atom.a), -times)
-        if len(rest.terms) < len(value.terms) - 1:
-            return rest.plus(single(Binary("floormod", atom.a, atom.b)), times)
+        times, left = divmod(-factor, by)
+        rest = value.plus(single(atom), -factor).plus(terms, -times)
+        if left == 0 and len(rest.terms) < len(value.terms) - 1:
+            return rest.plus(single(_remainder(number, by)), times)
     return value
+
+
+def _remainder(number: Expr, by: int) -> Expr:
+    """`number % by`; of what it is a remainder of itself, where that comes to the same."""
+    same = is_division(number, "floormod") and divisor(number) % by == 0
+    return Binary("floormod", number.a if same and isinstance(number, Binary) else number, const(by))
 
 
 def _solve_atom(begin: Linear, atom: Expr, factor: int, span: Span, known: Simplifier) -> Span | None:
