@@ -125,9 +125,10 @@ extern __shared__ uint4 tk_shared[];
 
 /* ---------------------------------------------------------------- launches that overlap */
 
-/* Programmatic dependent launch (PTX ISA, griddepcontrol): blocks of the next launch may come once all of this one's are
- * there, and this one waits until the launch before it is done and what it wrote can be seen. The first words of every
- * kernel: a launch is then done only after all before it are, so waiting for one is enough. */
+/* Programmatic dependent launch (PTX ISA, griddepcontrol): blocks may come when those of the launch before end, and wait
+ * here until it is done and what it wrote can be seen. Every kernel says so, in front of the first use of what launches
+ * write: a launch is then done only after all before it are, so waiting for one is enough. Blocks that come earlier
+ * (launch_dependents) crowd the units that have room. */
 TK_INLINE void tk_await_earlier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
