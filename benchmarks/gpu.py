@@ -325,7 +325,7 @@ def time_all(plan: Plan, record: Record) -> None:
         sys.stdout.flush()
 
 
-def sanitize_all(plan: Plan, record: Record) -> None:
+def sanitize_all(plan: Plan, _record: Record) -> None:
     """Run small libraries under compute-sanitizer's tools."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None:
@@ -352,16 +352,14 @@ def sanitize_all(plan: Plan, record: Record) -> None:
             )
             print(*lines[-1], flush=True)
     save("gpu-sanitizers", {"lines": lines}, markdown_table(["network", "tool", "found"], lines))
-    del record
 
 
-def peers_all(plan: Plan, record: Record) -> None:
+def peers_all(plan: Plan, _record: Record) -> None:
     """The peers beside, for what gpu_peers.py knows of this device."""
     device = next((key for key, target in TARGETS.items() if target == plan.target), None)
     if device is None:
         print(f"not run: peers: none for {plan.target}")
         return
-    del record
     cases = cases_of(NETWORKS, (1, 16), PRECISIONS if device == "cuda" else ("f32",))
     measure_all(device, cases, ENGINES, plan.seconds, plan.models, f"gpu-peers-{device}", end=plan.end)
 

@@ -215,6 +215,18 @@ def test_what_goes_wrong_is_a_row(plan: Any, tmp_path: Path) -> None:
     assert "precision" in record.rows["mnist+f16"].problem or "f16" in record.rows["mnist+f16"].problem
 
 
+@pytest.mark.usefixtures("bench")
+def test_estimates_agree_with_what_was_measured() -> None:
+    """Of 423 tiles on an H100: which of two is faster for the same product, and how long it takes."""
+    fit = import_module("gpu_fit")
+    facts = fit.get_target("cuda", "sm_90").facts
+    mean, square, every, inside = fit.judged(fit.points(fit.MEASURED), facts, fit.ON_THREADS)
+    assert abs(mean) < 0.3
+    assert square < 0.4
+    assert every > 0.8
+    assert inside > 0.4
+
+
 def test_the_script_without_a_compiler(tmp_path: Path) -> None:
     (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "/usr/bin/dirname")
     done = script(PATH=str(tmp_path), TK_CXX="")
