@@ -21,12 +21,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpu_kernels import together
 from gpu_peers import ENGINES, NETWORKS, TARGETS, cases_of, measure_all
 from support import WORK, machine, markdown_table, model_path, save
 
@@ -36,7 +37,7 @@ from toolchain import zoo
 
 STAGES = ("verify", "time", "peers", "sanitize")
 FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder", "bert-base")
-"""Networks that are worth every precision, and are timed."""
+"""Networks that are worth every precision, and come first."""
 PRECISIONS = ("f32", "tf32", "f16")
 SANITIZED = ("mnist", "mnist+f16", "transformer-encoder", "transformer-encoder+f16")
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
@@ -173,7 +174,13 @@ def verified(job: Job, target: str, models: Path) -> Row:
         found = compiler.verify_library(compiler.VerifyRequest(library, model, runs=1), timeout=120)
     except compiler.TkError as error:
         return Row(str(job), problem="; ".join(error.lines()))
-    problem = "" if found.passed else "; ".join(one.problem or "wrong result" for one in found.outputs)
+    problem = (
+        ""
+        if found.passed
+        else "; ".join(
+            f"{one.name}: {one.problem or 'wrong result'}" for one in found.outputs if not one.passed
+        )
+    )
     return Row(str(job), found.needed, problem=problem, kernels=() if problem else predicted(library))
 
 
@@ -188,11 +195,8 @@ def predicted(library: Path) -> tuple[Kernel, ...]:
     for number, kernel in enumerate(read.kernels):
         codes = [launch.resources[0].code for launch in kernel.launches if launch.resources]
         known = [code for code in codes if code is not None and code.microseconds is not None]
-        whole = by = None
-        if known and len(known) == len(kernel.launches):
-            whole = sum(code.microseconds or 0.0 for code in known)
-            by = max(known, key=lambda code: code.microseconds or 0.0).limited_by
-        found.append(Kernel(number, 1, " ".join(kernel.nodes)[:80], None, whole, by or ""))
+        whole, by = together(known) if len(known) == len(kernel.launches) > 0 else (None, "")
+        found.append(Kernel(number, 1, " ".join(kernel.nodes)[:80], None, whole, by))
     return tuple(found)
 
 
@@ -299,18 +303,14 @@ def verify_all(plan: Plan, record: Record) -> None:
 
     wanted = [job for job in plan.jobs if str(job) not in record.rows]
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1)) as pool:
-        for row in _as_done(pool, one, wanted):
+        for future in as_completed([pool.submit(one, job) for job in wanted]):
+            row = future.result()
             print(f"{row.job}: {row.problem or f'error {row.needed:.1e}'}", flush=True)
             record.add(row)
 
 
-def _as_done(pool: ThreadPoolExecutor, work: Any, jobs: Sequence[Job]) -> Iterator[Row]:
-    for future in as_completed([pool.submit(work, job) for job in jobs]):
-        yield future.result()
-
-
 def time_all(plan: Plan, record: Record) -> None:
-    """Time what was right, one by one; kernels' times go to a table of their own."""
+    """Time what was right, one by one, kernels, too (in the JSON)."""
     for job in plan.jobs:
         row = record.rows.get(str(job))
         library = library_path(job, plan.target, plan.models)
@@ -321,8 +321,22 @@ def time_all(plan: Plan, record: Record) -> None:
             continue
         found = answered(job, "time", [plan.target, str(plan.models), str(plan.seconds)], plan.left)
         record.add(replace(found, needed=row.needed, kernels=joined(row.kernels, found.kernels)))
-        print(f"{job}: end to end {_ms(found.p50_ms)} ms, kernels {_ms(found.kernels_ms)} ms {found.problem}")
-        sys.stdout.flush()
+        print(
+            f"{job}: end to end {_ms(found.p50_ms)} ms, kernels {_ms(found.kernels_ms)} ms {found.problem}",
+            flush=True,
+        )
+
+
+def sanitized(tool: str, kind: str, library: Path, left: float) -> str:
+    """What a tool of compute-sanitizer says of one run of a library, or why it was not run."""
+    if not library.exists():
+        return "not run: it was not compiled"
+    if left < 5:
+        return "not run: no time was left"
+    before = [tool, "--tool", kind, "--error-exitcode", "9", "--print-limit", "3"]
+    text, problem = child(["run", str(library)], seconds=left, before=before)
+    said = [line.strip("= ") for line in text.splitlines() if " SUMMARY" in line]
+    return "; ".join(filter(None, (*said[-1:], problem[:300]))) or "not run: it said nothing"
 
 
 def sanitize_all(plan: Plan, _record: Record) -> None:
@@ -334,29 +348,15 @@ def sanitize_all(plan: Plan, _record: Record) -> None:
     lines = []
     for name in SANITIZED:
         library = library_path(Job.parse(name), plan.target, plan.models)
-        for kind in SANITIZERS if library.exists() else ():
-            if plan.left < 5:
-                lines.append([name, kind, "not run: no time was left"])
-                continue
-            before = [tool, "--tool", kind, "--error-exitcode", "9", "--print-limit", "3"]
-            text, problem = child(["run", str(library)], seconds=plan.left, before=before)
-            said = [
-                line for line in text.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line
-            ]
-            lines.append(
-                [
-                    name,
-                    kind,
-                    (said[-1].strip("= ") if said else "") + (f" {problem[:300]}" if problem else ""),
-                ]
-            )
+        for kind in SANITIZERS:
+            lines.append([name, kind, sanitized(tool, kind, library, plan.left)])
             print(*lines[-1], flush=True)
     save("gpu-sanitizers", {"lines": lines}, markdown_table(["network", "tool", "found"], lines))
 
 
 def peers_all(plan: Plan, _record: Record) -> None:
     """The peers beside, for what gpu_peers.py knows of this device."""
-    device = next((key for key, target in TARGETS.items() if target == plan.target), None)
+    device = next((key for key, target in TARGETS.items() if target == plan.target.partition(":")[0]), None)
     if device is None:
         print(f"not run: peers: none for {plan.target}")
         return
@@ -390,13 +390,20 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     arguments = parser.parse_args()
     target, _, arch = arguments.target.partition(":")
+    jobs = tuple(Job.parse(one) for one in arguments.jobs)
+    try:
+        for job in jobs:
+            zoo.network(job.network)
+    except compiler.TkError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        sys.exit(2)
     found = next(one for one in compiler.list_targets() if target in (one.name, *one.aliases))
     if not found.runs:
         print(f"not run: {found.name}: {found.runs.reason}")
         return
     plan = Plan(
-        f"{found.name}:{arch or compiler.arch_here(found.name) or found.arch}",
-        tuple(Job.parse(one) for one in arguments.jobs),
+        f"{found.name}:{arch or found.arch}",
+        jobs,
         tuple(stage for stage in STAGES if stage in arguments.stages),
         time.monotonic() + 60 * arguments.minutes,
         arguments.seconds,

@@ -18,8 +18,12 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from gpu_kernels import together
+from support import rank_correlation
 
 from compiler.core.files import write_atomic
 from compiler.core.precision import precision_of
@@ -80,10 +84,7 @@ class Compared:
     @property
     def tau(self) -> float:
         """Kendall's rank correlation of estimates and predictions."""
-        pairs = [(a, b) for n, a in enumerate(self.drawn) for b in self.drawn[n + 1 :]]
-        signs = [(a.estimated - b.estimated) * (a.predicted - b.predicted) for a, b in pairs]
-        agree, differ = (sum(sign * one > 0 for one in signs) for sign in (1, -1))
-        return (agree - differ) / max(1, agree + differ)
+        return rank_correlation(combinations([(one.estimated, one.predicted) for one in self.drawn], 2))
 
     @property
     def best(self) -> Drawn:
@@ -153,8 +154,7 @@ def _predicted(printed: Sequence[Any], target: Target, moved: int) -> list[tuple
             shared = (resource.shared_bytes or 0) or launch.shared_bytes
             shape = LaunchShape(launch.grid, launch.block, resource.registers or 0, shared)
             codes.append(machine_code(image.kind, image.arch, launch.name, texts[launch.name], shape, moved))
-        longest = max(codes, key=lambda code: code.microseconds or 0.0)
-        found.append((sum(code.microseconds or 0.0 for code in codes), longest.limited_by))
+        found.append(together(codes))
     return found
 
 

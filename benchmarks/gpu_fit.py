@@ -16,10 +16,12 @@ import random
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
+
+from support import rank_correlation
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
@@ -55,12 +57,6 @@ def points(path: Path) -> list[Point]:
     return found
 
 
-def tau(pairs: Iterable[tuple[tuple[float, float], tuple[float, float]]]) -> float:
-    """Kendall's rank correlation over pairs of (estimate, time)."""
-    signs = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in pairs]
-    return (sum(one > 0 for one in signs) - sum(one < 0 for one in signs)) / max(1, len(signs))
-
-
 def judged(
     found: Sequence[Point], facts: TargetFacts, costs: FetchCosts
 ) -> tuple[float, float, float, float]:
@@ -72,7 +68,7 @@ def judged(
         own[one.problem].append(pair)
     inside = [pair for group in own.values() for pair in combinations(group, 2)]
     square = math.sqrt(statistics.fmean(one * one for one in logs))
-    return statistics.fmean(logs), square, tau(combinations(both, 2)), tau(inside)
+    return statistics.fmean(logs), square, rank_correlation(combinations(both, 2)), rank_correlation(inside)
 
 
 def searched(found: Sequence[Point], facts: TargetFacts, draws: int, seed: int) -> FetchCosts:

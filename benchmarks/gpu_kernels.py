@@ -73,6 +73,12 @@ class Network:
         return sum(one.launch.calls * (one.code.microseconds or 0.0) for one in self.launches if one.code)
 
 
+def together(codes: Sequence[compiler.MachineCode]) -> tuple[float, str]:
+    """Predicted microseconds of launches one after the other, and what limits the longest one."""
+    longest = max(codes, key=lambda code: code.microseconds or 0.0)
+    return sum(code.microseconds or 0.0 for code in codes), longest.limited_by
+
+
 # ---------------------------------------------------------------- the tables
 
 

@@ -14,7 +14,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -149,6 +149,13 @@ def machine() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "when": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
+
+
+def rank_correlation(pairs: Iterable[tuple[tuple[float, float], tuple[float, float]]]) -> float:
+    """Kendall's tau over pairs of (estimate, time); pairs with a tie do not count."""
+    signs = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in pairs]
+    agree, differ = (sum(sign * one > 0 for one in signs) for sign in (1, -1))
+    return (agree - differ) / max(1, agree + differ)
 
 
 def _commit() -> str:

@@ -117,9 +117,9 @@ def arch_here(target: str) -> str | None:
 
 def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
     ready = row.readiness
-    language = ""
+    language, arch = "", ready.arch(settings) or row.default_arch
     try:
-        target = row.make(ready.arch(settings) or row.default_arch)
+        target = row.make(arch)
     except HostError as error:  # a processor that cannot be described
         compiles = refusal(error)
     else:
@@ -130,7 +130,7 @@ def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
         aliases=row.aliases,
         language=language,
         device=row.title,
-        arch=row.default_arch,
+        arch=arch,
         archs=row.archs,
         compiles=compiles,
         loads=ready.loads(settings),

@@ -328,8 +328,9 @@ def _remainders(value: Linear, known: Simplifier) -> Linear:
 
 def _remainder(number: Expr, by: int) -> Expr:
     """`number % by`; of what it is a remainder of itself, where that comes to the same."""
-    same = is_division(number, "floormod") and divisor(number) % by == 0
-    return Binary("floormod", number.a if same and isinstance(number, Binary) else number, const(by))
+    if is_division(number, "floormod") and divisor(number) % by == 0:
+        number = number.a
+    return Binary("floormod", number, const(by))
 
 
 def _solve_atom(begin: Linear, atom: Expr, factor: int, span: Span, known: Simplifier) -> Span | None:

@@ -169,10 +169,10 @@ def test_the_script_for_a_bare_machine(tmp_path: Path, options: tuple[str, ...])
 
 
 @pytest.fixture
-def plan(bench: Any, tmp_path: Path) -> Any:
+def plan(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The module of `just gpu`, with its files in a folder of the test."""
     module = import_module("gpu")
-    module.WORK = tmp_path
+    monkeypatch.setattr(module, "WORK", tmp_path)
     return module
 
 
@@ -212,7 +212,36 @@ def test_the_plan_says_what_it_had_no_time_for(plan: Any, tmp_path: Path) -> Non
 
 def test_what_goes_wrong_is_a_row(plan: Any, tmp_path: Path) -> None:
     record = made(plan, tmp_path, ["mnist+f16"], 1)
-    assert "precision" in record.rows["mnist+f16"].problem or "f16" in record.rows["mnist+f16"].problem
+    assert "products cannot be rounded to f16" in record.rows["mnist+f16"].problem
+    assert record.rows["mnist+f16"].p50_ms is None
+
+
+def test_what_a_sanitizer_does_not_see_is_said(plan: Any, tmp_path: Path) -> None:
+    missing = tmp_path / "none.so"
+    assert plan.sanitized("tool", "memcheck", missing, 60) == "not run: it was not compiled"
+    missing.touch()
+    assert plan.sanitized("tool", "memcheck", missing, 1) == "not run: no time was left"
+
+
+@pytest.mark.parametrize("target", ["cpu:host", "cpu"])
+def test_the_plan_has_peers_for_a_target_with_its_architecture(
+    plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(plan, "measure_all", lambda device, *_, **__: asked.append(device))
+    found = plan.Plan(target, (), ("peers",), time.monotonic(), 0.05, tmp_path)
+    plan.peers_all(found, plan.Record("cpu", "here", {}))
+    assert asked == ["cpu"]
+
+
+def test_an_unknown_network_of_the_plan() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--jobs", "resnet5O"],
+        env=environment({}), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "resnet50" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.usefixtures("bench")

@@ -11,6 +11,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
+    SHARED_BYTES_A_CYCLE,
     FetchCosts,
     GemmProblem,
     has_room,
@@ -41,13 +42,11 @@ _READ_CYCLES = 64.0
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
-_SHARED_BYTES_A_CYCLE = 128
-"""What a unit reads from shared memory in a cycle, where no two lanes want the same bank."""
-
 _NOT_HIDDEN = 0.25
 """Part of the time of reading shared memory that no product hides."""
 
 _COSTS = FetchCosts(alone=80, met=25, latency=400, element=12, copied=0.8, cache=3)
+"""Not fitted: predictions from machine code rank tiles of units by them well."""
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -185,7 +184,7 @@ def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFact
     rate = dict(facts.matrix_rates)[unit.name]
     arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident)
     held = tile.groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns)
-    read = held * steps * size * _conflicts(unit) / _SHARED_BYTES_A_CYCLE
+    read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
     fetched = elements * size * facts.hertz / (facts.bandwidth * _COSTS.cache)
@@ -211,4 +210,4 @@ def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
 def _conflicts(unit: MatrixUnit) -> float:
     """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them."""
     rows = math.prod(item.extent for item in unit.a.rows if item.lane)
-    return max(1.0, rows * _PADDING_BYTES / _SHARED_BYTES_A_CYCLE)
+    return max(1.0, rows * _PADDING_BYTES / SHARED_BYTES_A_CYCLE)

@@ -25,7 +25,7 @@ from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
-from compiler.schedule.rules.threads.common import units as units_of
+from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
 from compiler.schedule.rules.threads.matrix_tile import matrix_options
@@ -95,30 +95,31 @@ def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
     lengths = [extent_of(item.extent) for item in block.reduce]
     inner, steps = max(lengths), math.prod(lengths)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units_of(facts):
+    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return None
     return GemmProblem(batch, rows, columns, inner, steps, 1)
 
 
-def _options(problem: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
+def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
     """Numbers of chunks with the cycles until everything is added up."""
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
-    costs = [(n, _cost(problem, n, units, facts)) for n in counts]
+    costs = [(n, _cost(problem, n, matrix_units, facts)) for n in counts]
     return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
 
 
-def _cost(problem: GemmProblem, chunks: int, units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
+def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
     """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
-    on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in units)
+    # as if copies brought both factors: whether they can shows when the block has its layouts
+    on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
     best = min((option.cost for option in tiles), default=math.inf)
     if chunks == 1:
         return best
     results = problem.batch * problem.rows * problem.columns
-    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units_of(facts))
+    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 
 

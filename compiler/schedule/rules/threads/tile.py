@@ -26,8 +26,8 @@ _OTHER_REGISTERS = 40
 _BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
 
-SHARED_WORDS = 32
-"""Words of 32 bits that a unit brings from shared memory to registers in a cycle."""
+SHARED_BYTES_A_CYCLE = 128
+"""What a unit brings from shared memory to registers in a cycle, where no two lanes want the same bank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ def tile_cycles(
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
     # in a step, each thread reads its rows and columns from shared memory: so many words, whoever shares them
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
-    shared = words / SHARED_WORDS
+    shared = words * _WORD / SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     fetched = elements * _WORD * facts.hertz / (facts.bandwidth * costs.cache)
     addresses = elements * costs.element / lanes / busy / (2 if problem.lanes > 1 else 1)
