@@ -11,10 +11,9 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.progress import progress_bar
-from toolchain.records.record import Record
-from toolchain.records.store import RecordStore, default_records, read_record
 
 if TYPE_CHECKING:
+    from toolchain.records.record import Record
     from toolchain.report.content import PlannedModel
 
 _FORMS = "html, markdown, xlsx, junit, csv, json, png, svg"
@@ -88,13 +87,14 @@ def report_command(
         return
     wanted = _wanted(form, output, json=json)
     planned = _planned(plan, network or []) if plan else ()
-    place = records or default_records()
-    known = _records(place, run) if run or not planned else RecordStore(place).read()
-    found = _of_networks(known, network or [], planned)
+    from toolchain.records.store import RecordStore, default_records
     from toolchain.report.content import make_report
     from toolchain.report.plain import json_report
     from toolchain.report.write import report_as
 
+    place = records or default_records()
+    known = _records(place, run) if run or not planned else RecordStore(place).read()
+    found = _of_networks(known, network or [], planned)
     report = make_report(found, baseline, planned)
     for kind, path in wanted:
         with progress_bar(f"writing {kind}") as progress:
@@ -162,6 +162,8 @@ def _kind_of(path: Path) -> str:
 
 def _read(place: Path) -> tuple[Record, ...]:
     """The records of a folder, or one; raises BadInputError where there are none."""
+    from toolchain.records.store import RecordStore, read_record
+
     if place.is_file():
         return (read_record(place),)
     store = RecordStore(place)
@@ -183,6 +185,7 @@ def _records(place: Path, run: str | None) -> Sequence[Record]:
     if run is None:
         return _read(place)
     from toolchain.matrix.runs import records_named
+    from toolchain.records.store import RecordStore
 
     return records_named(run, RecordStore(place))
 
@@ -251,6 +254,8 @@ def _compare(
 
 def _side(records: Path | None, name: str) -> Sequence[Record]:
     """The records of one side: a folder or a file of that name, else what a run found."""
+    from toolchain.records.store import default_records
+
     if Path(name).exists():
         return _read(Path(name))
     return _records(records or default_records(), name)
