@@ -90,6 +90,7 @@ def metadata(annotation: Any, kind: type[T]) -> T | None:
     return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, kind)), None)
 
 
+@functools.cache
 def _declared(function: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Depends | None]]:
     hints = typing.get_type_hints(function, include_extras=True)
     return {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import secrets
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -149,7 +148,7 @@ def _reaper() -> _Reaper | None:
 
 
 def _mark() -> str:
-    return _marks.setdefault(os.getpid(), secrets.token_hex(16))
+    return _marks.setdefault(os.getpid(), os.urandom(16).hex())
 
 
 def cannot_start(argv: Sequence[str], error: OSError) -> HostError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler.cluster.address import ClusterAddress
 from compiler.reports import CompileOptions
-from compiler.verify.report import Difference
+
+if TYPE_CHECKING:
+    from compiler.verify.report import Difference
 
 
 @dataclass(frozen=True, slots=True)

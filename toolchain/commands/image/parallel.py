@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -40,6 +39,8 @@ def build_parallel(context: typer.Context, names: Sequence[str], jobs: int) -> d
     That of one that failed has its `name`, `exit_code` and `error`. What each says goes to standard error,
     with its name before it.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     console.talk(f"building {len(names)} images, {jobs} at a time")
     words = list(_options(context))
     with ThreadPoolExecutor(jobs) as pool:
