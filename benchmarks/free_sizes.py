@@ -1,6 +1,6 @@
 """Libraries with free dimensions beside libraries made for one size: what it costs that a run decides.
 
-    python benchmarks/free_sizes.py [--models bert-base] [--threads 1 2]
+    python benchmarks/free_sizes.py [--models bert-base] [--threads 1 2] [--arch x86-64-v3]
 
 ResNet-50 with any number of images, BERT-base with any number of tokens up to 512, the LSTM tagger with any
 number of words up to 64. Each is compiled once as it is, without flags, and once for each size; both run with
@@ -114,19 +114,19 @@ def _named(*parts: str) -> list[str]:
 
 
 def measure(
-    case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int], *, few: bool
+    case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int], *, few: bool, arch: str | None
 ) -> list[Row]:
     """Compile, compare the results, time in turns."""
-    directory = WORK / "free-sizes"
+    directory = WORK / "free-sizes" / (arch or "here")
     path = directory / f"{case.network}.onnx"
     model = opened(onnx.load(model_path(case.network, WORK / "models")), case.extent, case.symbol)
     write_atomic(path, model.SerializeToString())
     apart = case.few if few else None
     own = (compiler.SpecialisedSizes(dims={case.symbol: apart}),) if apart else ()
-    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims), own)
+    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims), arch, own)
     rows = []
     for size in (one for one in case.sizes if not sizes or one in sizes):
-        fixed = _compiled(path, directory / f"{case.network}-{size}.so", {case.symbol: size})
+        fixed = _compiled(path, directory / f"{case.network}-{size}.so", {case.symbol: size}, arch)
         inputs = _inputs(model, case, size)
         for count in threads:
             runs = {
@@ -143,9 +143,10 @@ def _compiled(
     model: Path,
     output: Path,
     dims: dict[str, int | compiler.SizeRange],
+    arch: str | None,
     own: tuple[compiler.SpecialisedSizes, ...] = (),
 ) -> Path:
-    options = compiler.CompileOptions(output=output, target="cpu", dims=dims, specialisations=own)
+    options = compiler.CompileOptions(output=output, target="cpu", arch=arch, dims=dims, specialisations=own)
     return compiler.compile_model(model, options).path
 
 
@@ -194,13 +195,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="default: a few of each model")
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--seconds", type=float, default=2.0, help="per library, size and number of threads")
+    parser.add_argument("--arch", help="another instruction set, e.g. x86-64-v3 for AVX2")
     parser.add_argument("--few", action="store_true", help="a few tokens or words as a specialisation")
     given = parser.parse_args()
     rows = []
     for case in CASES:
         if case.network in given.models:
-            rows += measure(case, given.threads, given.seconds, given.sizes, few=given.few)
-    facts = machine()
+            rows += measure(case, given.threads, given.seconds, given.sizes, few=given.few, arch=given.arch)
+    facts = machine() | ({"arch": given.arch} if given.arch else {})
     text = report(rows, facts)
     print(f"\n{text}")
     save("free-sizes", {"machine": facts, "rows": [asdict(one) for one in rows]}, text)

@@ -2,7 +2,7 @@
 
 A function's attribute EXTENTS says how much of each axis of its results a run has. Here loops over tiles of
 such an axis get a branch: where even the first place of a tile is beyond the end, nothing is computed. Places
-beyond within the last tile are computed, as they have memory; where only its first row is there, that is all.
+beyond within the last tile are computed, as they have memory; where few of its rows are there, few are.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import buffers_read, buffers_written
 from compiler.loops.simplify import renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
+from compiler.lower.few_rows import forms_of_few_rows
 from compiler.lower.inner_ends import InnerEnd, inner_ends
-from compiler.lower.single_rows import single_row
 
 Ends = Mapping[tuple[str, int], Expr]
 """How many places of an axis of a result a run has."""
@@ -119,12 +119,13 @@ class _LimitLoops(Rewriter):
         if cond is None:
             cond = self._inner_condition(item)
             return done if cond is None else done.replace(body=If(cond, done.body))
-        alone = single_row(done.body, found[0][0], self.func.results) if len(found) == 1 else None
-        if alone is None:
-            return done.replace(body=If(cond, done.body))
         first, end = found[0]
-        last = binary("le", end, binary("add", first, 1))
-        return done.replace(body=If(cond, If(last, renamed(alone, self.names), done.body)))
+        forms = forms_of_few_rows(done.body, first, self.func.results) if len(found) == 1 else []
+        body = done.body
+        for count, few in reversed(forms):
+            last = binary("le", end, binary("add", first, count))
+            body = If(last, renamed(few, self.names), body)
+        return done.replace(body=If(cond, body))
 
     def _inner_condition(self, loop: For) -> Expr | None:
         """What holds where an iteration is about any place that a run has; None where that is not known.

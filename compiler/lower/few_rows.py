@@ -1,4 +1,4 @@
-"""The work of a tile of rows for its first row alone: where a run has no more, as where it makes one token.
+"""The work of a tile of rows for its first few rows alone: where a run has no more, as at its last tile.
 
 A product of a tile reads each weight once for all of its rows, and computes them all; for one row it is bound
 by reading, and the other rows would be computed for nothing.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.exprs import Indexed
-from compiler.loops.ir import Block, Buffer, Expr, For, Iter, Stmt, Var, binary, const, statements
+from compiler.loops.ir import Block, Buffer, Expr, For, ForKind, Iter, Stmt, Var, binary, const, statements
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import simplify
 
@@ -18,26 +18,43 @@ Rows = Mapping[str, Iter]
 """By the name of a block, the iteration over rows."""
 
 
-def single_row(body: Stmt, first: Expr, results: Collection[Buffer]) -> Stmt | None:
-    """The body of a loop over tiles whose rows begin at `first`, for one row.
+def forms_of_few_rows(body: Stmt, first: Expr, results: Collection[Buffer]) -> list[tuple[int, Stmt]]:
+    """The body of a loop over tiles whose rows begin at `first`, for fewer rows: how many, ascending, and it.
 
+    One row, a third and two thirds of the tile: more of them would compute less in vain, and be more code.
     None where a tile has one row, where rows are not apart from each other, or where nothing is summed.
     """
     blocks = [item for item in statements(body) if isinstance(item, Block)]
     loops = {item.var.name: item for item in statements(body) if isinstance(item, For)}
     rows = {block.name: row for block in blocks for row in _rows(block, first, loops)}
-    counts = {name for row in rows.values() for name in variables(row.binding) & loops.keys()}
-    if not any(block.is_reduction for block in blocks) or not _are_several(counts, loops):
-        return None
-    if not all(_is_apart(block, rows, counts, results) for block in blocks) or not _pass_rows(
+    inner = {name for row in rows.values() for name in variables(row.binding) & loops.keys()}
+    if not any(block.is_reduction for block in blocks) or not _are_several(inner, loops):
+        return []
+    if not all(_is_apart(block, rows, inner, results) for block in blocks) or not _pass_rows(
         blocks, rows, results
     ):
-        return None
+        return []
+    tile = _tile([loops[name] for name in inner])
+    counts = sorted({1, -(-tile // 3), -(-2 * tile // 3)} - {tile}) if tile > 1 else [1]
+    return [(count, _shortened(body, inner, count)) for count in counts]
+
+
+def _tile(inner: Sequence[For]) -> int:
+    """How many rows a tile has; 1 where its loops do not agree, or rows are the lanes of a vector."""
+    extents = {int_of(loop.extent) or 1 for loop in inner}
+    if len(extents) > 1 or any(loop.kind is ForKind.VECTORIZED for loop in inner):
+        return 1
+    return extents.pop()
+
+
+def _shortened(body: Stmt, inner: Collection[str], count: int) -> Stmt:
+    """A body whose loops over rows end after so many."""
 
     def step(item: IRNode) -> IRNode | None:
-        if not isinstance(item, For) or item.var.name not in counts:
+        if not isinstance(item, For) or item.var.name not in inner:
             return None
-        return item.replace(extent=const(1), body=rewrite_nodes(item.body, step))
+        extent = min(count, int_of(item.extent) or count)
+        return item.replace(extent=const(extent), body=rewrite_nodes(item.body, step))
 
     return rewrite_nodes(body, step)
 
@@ -50,17 +67,20 @@ def _rows(block: Block, first: Expr, loops: Mapping[str, For]) -> Iterator[Iter]
                 yield item
 
 
-def _are_several(counts: Collection[str], loops: Mapping[str, For]) -> bool:
-    return any((int_of(loops[name].extent) or 0) > 1 for name in counts)
+def _are_several(inner: Collection[str], loops: Mapping[str, For]) -> bool:
+    return any((int_of(loops[name].extent) or 0) > 1 for name in inner)
 
 
-def _is_apart(block: Block, rows: Rows, counts: Collection[str], results: Collection[Buffer]) -> bool:
-    """Whether loops over rows say nothing else to a block, and it makes rows of results."""
+def _is_apart(block: Block, rows: Rows, inner: Collection[str], results: Collection[Buffer]) -> bool:
+    """Whether loops over rows number nothing else for a block, and it makes rows of results.
+
+    A condition may ask about the row: it holds for fewer of them as it does for all.
+    """
     row = rows.get(block.name)
     others = [item.binding for item in block.iters if item is not row]
-    others += [] if block.predicate is None else [block.predicate]
+    others += [block.predicate] if block.predicate is not None and row is None else []
     makes = any(region.buffer in results for region in block.writes)
-    return not any(variables(item) & set(counts) for item in others) and (row is not None or not makes)
+    return not any(variables(item) & set(inner) for item in others) and (row is not None or not makes)
 
 
 def _pass_rows(blocks: Sequence[Block], rows: Rows, results: Collection[Buffer]) -> bool:
