@@ -176,9 +176,9 @@ def _read(graph: Graph, job: CompileJob) -> Graph:
 
 
 def _rewritten(graph: Graph, job: CompileJob) -> Graph:
-    pads, without = not job.target.facts.binds_threads, job.options.without
+    blocks, without = job.target.facts.binds_threads, job.options.without
     observers, factors = [_observer(job)], job.target.facts.factors
-    return rewrite_graph(graph, observers, pads=pads, without=without, limits=job.limits, factors=factors)
+    return rewrite_graph(graph, observers, blocks=blocks, without=without, limits=job.limits, factors=factors)
 
 
 def _fused(graph: Graph, job: CompileJob) -> FusedGraph:

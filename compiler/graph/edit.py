@@ -162,10 +162,10 @@ Rule = Callable[[Editor, Node], "tuple[Value, ...] | None"]
 class GraphRewrite:
     """A pass that applies a rule to every node; each node that it replaces is an application.
 
-    fresh: makes the rule, for rules that remember what they saw of a graph.
+    fresh: makes the rule for a graph, for rules that look at all of it or remember what they saw.
     """
 
-    fresh: Callable[[], Rule]
+    fresh: Callable[[Graph], Rule]
     expand: bool = False
 
     def __call__(self, graph: Graph) -> Graph:
@@ -173,7 +173,7 @@ class GraphRewrite:
 
     def within(self, graph: Graph, applications: Applications) -> Graph:
         """Replace as many nodes as may be."""
-        return rewrite(graph, self.fresh(), applications, expand=self.expand)
+        return rewrite(graph, self.fresh(graph), applications, expand=self.expand)
 
 
 def rewrite(graph: Graph, rule: Rule, applications: Applications, *, expand: bool = False) -> Graph:
@@ -208,7 +208,7 @@ def rewrite(graph: Graph, rule: Rule, applications: Applications, *, expand: boo
 
 def rewriting(*, expand: bool = False) -> Callable[[Rule], GraphRewrite]:
     """A decorator that makes of a rule for one node what rewrites a graph by it."""
-    return lambda rule: GraphRewrite(lambda: rule, expand)
+    return lambda rule: GraphRewrite(lambda _: rule, expand)
 
 
 def described(item: Node) -> str:

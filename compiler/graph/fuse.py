@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain
 
@@ -56,15 +56,13 @@ class Group:
 class FusedGraph:
     """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs.
 
-    most_nodes, most_joins: what groups were limited to, and how many operators might join others. joined: the
-    operators that did.
+    scope: what groups were limited to. joined: the operators that joined others.
     """
 
     graph: Graph
     groups: tuple[Group, ...]
     views: tuple[tuple[Value, Value], ...]
-    most_nodes: int
-    most_joins: int | None = None
+    scope: FusionScope
     joined: tuple[Node, ...] = ()
 
     @property
@@ -85,6 +83,20 @@ MOST_OPERATIONS = 64
 """And here where what is read twice is written out twice; v * sigmoid(v) doubles expressions at each node."""
 
 
+@dataclass(frozen=True, slots=True)
+class FusionScope:
+    """What groups may be.
+
+    most_nodes: how many operators one has; with one, every operator is a kernel. most_joins: after how many
+    operators that joined others each further one is a group of its own. reorders: whether kernels may store
+    the rows of their results in another order than that in which their loops compute them.
+    """
+
+    most_nodes: int = MOST_NODES
+    most_joins: int | None = None
+    reorders: bool = False
+
+
 @dataclass(slots=True)
 class _Draft:
     """A group under construction; `tail` is its result."""
@@ -95,11 +107,9 @@ class _Draft:
     closed: bool = False
 
 
-def fuse(graph: Graph, most_nodes: int = MOST_NODES, most_joins: int | None = None) -> FusedGraph:
-    """Cut a graph in canonical form into groups; with one as the most, every operator is a kernel.
-
-    After `most_joins` operators that joined others each further one is a group of its own.
-    """
+def fuse(graph: Graph, scope: FusionScope | None = None) -> FusedGraph:
+    """Cut a graph in canonical form into groups, as far as `scope` lets them be (default: all that fits)."""
+    scope = scope or FusionScope()
     drafts: dict[Value, _Draft] = {}
     inlined: dict[Value, Node] = {}
     views: list[tuple[Value, Value]] = []
@@ -110,12 +120,12 @@ def fuse(graph: Graph, most_nodes: int = MOST_NODES, most_joins: int | None = No
         elif _is_inlined(graph, item):
             inlined[item.output] = item
         else:
-            are_left = most_joins is None or len(joined) < most_joins
-            _place(graph, item, drafts, most_nodes if are_left else 1)
+            are_left = scope.most_joins is None or len(joined) < scope.most_joins
+            _place(graph, item, drafts, scope if are_left else replace(scope, most_nodes=1))
             joined += [item] if len(drafts[item.output].nodes) > 1 else []
     place = {item: number for number, item in enumerate(graph.nodes)}
     ready = [_finish(graph, draft, inlined, place) for draft in drafts.values()]
-    return FusedGraph(graph, tuple(ready), tuple(views), most_nodes, most_joins, tuple(joined))
+    return FusedGraph(graph, tuple(ready), tuple(views), scope, tuple(joined))
 
 
 def _is_inlined(graph: Graph, item: Node) -> bool:
@@ -126,7 +136,7 @@ def _is_inlined(graph: Graph, item: Node) -> bool:
     return all(inline(item.info, user) for user in users)
 
 
-def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: int) -> None:
+def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionScope) -> None:
     """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
@@ -134,9 +144,9 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: in
         drafts[item.output] = _Draft([item], item.output, closed=True)
         return
     if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and item.op.reads_once(item.info)):
-        joined = _injective_producers(graph, item, drafts, most_nodes)
+        joined = _injective_producers(graph, item, drafts, scope)
     if item.op.kind is Kind.INJECTIVE:
-        heavy = _heavy_producer(graph, item, joined, drafts, most_nodes)
+        heavy = _heavy_producer(graph, item, joined, drafts, scope)
         if heavy is not None:
             joined, anchor = [heavy, *joined], heavy.anchor
     nodes = [node for draft in joined for node in draft.nodes]
@@ -146,7 +156,7 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: in
 
 
 def _injective_producers(
-    graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: int
+    graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionScope
 ) -> list[_Draft]:
     """Injective groups that nobody reads but `item` and each other, found from `item` upwards."""
     joined: list[_Draft] = []
@@ -158,7 +168,7 @@ def _injective_producers(
         if draft is None or draft in joined or draft.anchor is not None or not _inlines(item, draft):
             continue
         if _only_read_by(graph, value, members):
-            if len(members) + len(draft.nodes) > most_nodes:
+            if len(members) + len(draft.nodes) > scope.most_nodes:
                 break
             if _may_explode(item) and _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
                 continue
@@ -174,7 +184,7 @@ def _may_explode(item: Node) -> bool:
 
 
 def _heavy_producer(
-    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft], most_nodes: int
+    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft], scope: FusionScope
 ) -> _Draft | None:
     """The group of the last anchor that `item` and the joined groups can follow, element by element."""
     nodes = [*(node for draft in joined for node in draft.nodes), item]
@@ -184,10 +194,14 @@ def _heavy_producer(
     short = [
         draft
         for draft in found
-        if len(members) + len(draft.nodes) <= most_nodes
+        if len(members) + len(draft.nodes) <= scope.most_nodes
         and _operations([*draft.nodes, *nodes]) <= MOST_OPERATIONS
     ]
-    fits = [draft for draft in short if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]
+    fits = [
+        draft
+        for draft in short
+        if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft, scope)
+    ]
     return fits[-1] if fits else None
 
 
@@ -219,7 +233,7 @@ def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:
     return value not in graph.output_set and all(user in members for user in graph.users(value))
 
 
-def _follows(nodes: Sequence[Node], draft: _Draft) -> bool:
+def _follows(nodes: Sequence[Node], draft: _Draft, scope: FusionScope) -> bool:
     """Whether every reader of a group's result continues it, and so does everything up to the last node."""
     if draft.closed:
         return False
@@ -227,7 +241,7 @@ def _follows(nodes: Sequence[Node], draft: _Draft) -> bool:
     for node in nodes:
         if reached.isdisjoint(node.inputs):
             continue
-        if not _continues(node, draft):
+        if not _continues(node, draft, scope):
             return False
         reached.update(node.outputs)
     return nodes[-1].output in reached
@@ -238,10 +252,12 @@ def _ends(item: Node) -> bool:
     return PIECES in item.op.forms or len(item.outputs) > 1
 
 
-def _continues(item: Node, draft: _Draft) -> bool:
+def _continues(item: Node, draft: _Draft, scope: FusionScope) -> bool:
     """Whether a node can follow the anchor of a group, element by element or as its record says."""
-    same = item.op.elementwise and item.output.type.shape == draft.tail.type.shape
-    return same or item.op.epilogue(item.info)
+    if item.op.elementwise and item.output.type.shape == draft.tail.type.shape:
+        return True
+    heavy = draft.anchor is not None and draft.anchor.op.kind is Kind.ANCHOR
+    return item.op.epilogue(item.info) or (scope.reorders and heavy and item.op.reorders(item.info))
 
 
 def _inlines(item: Node, draft: _Draft) -> bool:

@@ -246,6 +246,8 @@ class Op:
     """Reads each element about once: what makes its operands may be computed in place of them."""
     epilogue: Condition = nowhere
     """May follow an anchor in its kernel, though it is not elementwise."""
+    reorders: Condition = nowhere
+    """Puts the rows of its operand, as they are, in another order."""
     alone: bool = False
     """A kernel of its own: into memory, or a layout, of its own."""
     begin: Flops = no_flops

@@ -18,7 +18,7 @@ from compiler.core.files import private_directory
 from compiler.core.forked import Tell
 from compiler.core.passes import Limits, PassEvent, run_passes
 from compiler.frontend.onnx import import_model
-from compiler.graph.fuse import fuse
+from compiler.graph.fuse import FusionScope, fuse
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
@@ -115,7 +115,7 @@ class _Walk:
                 changed.append((event.name, event.after))
 
         facts, without = self.job.target.facts, self.job.options.without
-        self.graph = rewrite_graph(graph, [keep], pads=not facts.binds_threads, without=without)
+        self.graph = rewrite_graph(graph, [keep], blocks=facts.binds_threads, without=without)
         wanted = evaluate(graph, self.feeds)
         name = self.runs.first_bad(changed, lambda after: evaluate(after, self.feeds), wanted)
         if name is None:
@@ -131,7 +131,7 @@ class _Walk:
             kept: list[Graph] = []
             limits = Limits({} if most is None else {name: most})
             observe = [lambda event: kept.append(event.after) if event.name == name else None]
-            rewrite_graph(graph, observe, pads=not facts.binds_threads, without=without, limits=limits)
+            rewrite_graph(graph, observe, blocks=facts.binds_threads, without=without, limits=limits)
             return kept[0], limits
 
         def shows(most: int) -> bool:
@@ -230,7 +230,7 @@ class _Kernel:
             return _of_form(nodes[0].op.name, form)
         graph, job = self.walk.graph, self.walk.job
         assert graph is not None
-        alone = laid_out_groups(fuse(graph, 1), job)
+        alone = laid_out_groups(fuse(graph, FusionScope(most_nodes=1)), job)
         known: dict[Value, Array] = {}
         evaluate(alone.fused.graph, self.walk.feeds, known.__setitem__)
         known.update(self.known)

@@ -8,7 +8,7 @@ from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
 from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
-from compiler.graph.fuse import MOST_NODES, FusedGraph, fuse
+from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionScope, fuse
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
@@ -25,10 +25,11 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     """The graph cut into groups, each one kernel."""
     applications = job.limits.of(FUSE)
     most = job.graph.fusion or MOST_NODES
-    fused = fuse(graph, most if job.does(FUSE) else 1, applications.most)
+    blocks = job.target.facts.binds_threads
+    fused = fuse(graph, FusionScope(most if job.does(FUSE) else 1, applications.most, reorders=blocks))
     for node in fused.joined:
         applications.add(described(node))
-    joins = job.does(FUSE) and job.graph.attention and not job.target.facts.binds_threads
+    joins = job.does(FUSE) and job.graph.attention and not blocks
     joins = joins and job.does_whole(FUSE_ATTENTION)
     return fuse_attention(fused) if joins else fused
 

@@ -282,13 +282,18 @@ def _into_product(info: NodeInfo, reader: Node) -> bool:
     return reader.op.multiplies and (rows or reader.inputs[1].type == info.out_types[0])
 
 
+def _keeps_rows(info: NodeInfo) -> bool:
+    perm = info.attrs.integers("perm")
+    return perm[-1:] == (len(perm) - 1,)
+
+
 TRANSPOSE = Op(
     "Transpose", Kind.INJECTIVE, _transpose_infer,
     lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
     (Signature(1, {"perm": None}, adapt=_transpose_import),),
     forms=moved("transpose", _transposed), expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
     keeps_channels=lambda info: info.attrs.integers("perm")[1:2] == (1,), fills_channels=_last_to_channels,
-    inline=_into_product,
+    inline=_into_product, reorders=_keeps_rows,
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.hoist_pads import hoist_pads
 from compiler.graph.rewrites.lower_precision import lower_precision
 from compiler.graph.rewrites.merge_pads import merge_pads
+from compiler.graph.rewrites.merge_products import merge_products
 from compiler.graph.rewrites.move_slices import move_slices
 from compiler.graph.rewrites.part_concats import part_concats
 from compiler.graph.rewrites.recognise_norms import recognise_norms
@@ -40,6 +41,10 @@ PASSES: tuple[Pass[Graph], ...] = (
     Pass("cancel-transposes-again", cancel_transposes, optional=True),
     Pass("drop-dead-again", drop_dead, optional=True),
     Pass("share-common-again", share_common, optional=True),
+    Pass("merge-products", merge_products, optional=True),
+    Pass("move-slices-of-products", move_slices, optional=True),
+    Pass("share-common-products", share_common, optional=True),
+    Pass("drop-dead-products", drop_dead, optional=True),
     Pass("sink-shuffles", sink_shuffles, optional=True),
     Pass("drop-dead-shuffles", drop_dead, optional=True),
     Pass("explicit-pads", explicit_pads, optional=True),
@@ -61,24 +66,28 @@ _CANONICAL = 1 + next(number for number, item in enumerate(PASSES) if item.name 
 _ENDING = 2
 """The last passes, before which products are told to round their factors, where that was asked for."""
 
-_PADS = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-again"})
+_FOR_CORES = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-again"})
+_FOR_BLOCKS = frozenset(
+    {"merge-products", "move-slices-of-products", "share-common-products", "drop-dead-products"}
+)
 
 
 def rewrite_graph(
     graph: Graph,
     observers: Sequence[Callable[[PassEvent[Graph]], None]] = (),
     *,
-    pads: bool = True,
+    blocks: bool = False,
     without: Collection[str] = (),
     limits: Limits | None = None,
     factors: DType | None = None,
 ) -> Graph:
     """Run all passes in order but those named in `without`; `limits` counts where they are applied.
 
-    Without `pads`, windows go on reaching outside of what they read. With `factors`, sums of products round
-    theirs to that type.
+    With `blocks` the graph is for kernels of blocks of threads: windows go on reaching outside of what they
+    read, and products of one tensor are one launch. With `factors`, sums of products round theirs to
+    that type.
     """
-    left_out = {*without, *(() if pads else _PADS)}
+    left_out = {*without, *(_FOR_CORES if blocks else _FOR_BLOCKS)}
     passes = [item for item in PASSES if item.name not in left_out]
     if factors is not None:
         passes.insert(-_ENDING, Pass("lower-precision", lower_precision(factors)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from compiler.graph.attrs import Attrs
 from compiler.graph.edit import Editor, GraphRewrite, Rule
-from compiler.graph.ir import Node, Value
+from compiler.graph.ir import Graph, Node, Value
 
 
-def _shares_common() -> Rule:
+def _shares_common(_: Graph) -> Rule:
     """A rule that knows the nodes of a graph that it saw."""
     seen: dict[tuple[str, tuple[Value, ...], Attrs], Node] = {}
 
-    def step(_: Editor, item: Node) -> tuple[Value, ...] | None:
+    def step(_editor: Editor, item: Node) -> tuple[Value, ...] | None:
         first = seen.setdefault((item.op.name, item.inputs, item.attrs), item)
         return None if first is item else first.outputs
 

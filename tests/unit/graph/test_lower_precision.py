@@ -22,7 +22,7 @@ SOURCE = np.random.default_rng(11)
 
 
 def lowered(graph: Graph, kind: DType = F16) -> Graph:
-    made = rewrite_graph(graph, pads=False, factors=kind)
+    made = rewrite_graph(graph, blocks=True, factors=kind)
     verify(made)
     return made
 
@@ -62,7 +62,7 @@ def test_both_factors_are_rounded_and_sums_are_not(kind: DType) -> None:
 def test_what_lies_between_products_has_16_bits_and_no_kernel_is_added() -> None:
     graph = residual(Sketch())
     made = lowered(graph)
-    before, after = (fuse(rewrite_graph(graph, pads=False)), fuse(made))
+    before, after = (fuse(rewrite_graph(graph, blocks=True)), fuse(made))
     assert len(after.groups) == len(before.groups) == 3
     assert [group.outputs[0].type.dtype for group in after.groups] == [F16, F16, F32]
     assert made.inputs[0].type.dtype == made.outputs[0].type.dtype == F32
@@ -99,7 +99,7 @@ def test_what_moves_elements_moves_16_bits(moves: Callable[[Sketch, Value], Valu
     made = lowered(graph)
     moved = [n for n in made.nodes if n.op.name in ("MaxPool", "Concat", "Reshape")]
     assert [item.output.type.dtype for item in moved] == [F16]
-    assert len(fuse(made).groups) == len(fuse(rewrite_graph(graph, pads=False)).groups)
+    assert len(fuse(made).groups) == len(fuse(rewrite_graph(graph, blocks=True)).groups)
 
 
 def test_what_an_exponential_reads_stays_f32() -> None:
