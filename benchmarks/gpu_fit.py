@@ -1,10 +1,11 @@
-"""How well analytic costs of tiles for threads agree with times on a GPU, and which constants agree better.
+"""How well analytic costs of tiles agree with times on a GPU, and which constants agree better.
 
-    python benchmarks/gpu_fit.py [--measured FILE] [--arch sm_90] [--search 3000]
+    python benchmarks/gpu_fit.py [--units] [--measured FILE] [--arch sm_90] [--search 3000]
 
-FILE has a row for each sum of products and tile that ran: sizes, tile, chunks and microseconds of all its
-launches (benchmarks/measured). Printed are the spread of estimates over times, Kendall's tau over all pairs,
-and the same by sum of products where several tiles of it ran. `--search` draws constants around today's.
+FILE has a row for each sum of products and tile that ran: the matrix unit where it did (`--units`), sizes,
+tile, chunks and microseconds of all its launches (benchmarks/measured). Printed are the spread of estimates
+over times, Kendall's tau over all pairs, and the same by sum of products where several tiles of it ran.
+`--search` draws constants around today's.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from pathlib import Path
 from support import rank_correlation
 
 from compiler.core.target import TargetFacts
+from compiler.loops.matrix_units import UNITS
+from compiler.schedule.rules.threads.matrix_tile import ON_UNITS, MatrixTile, matrix_tile_cycles
 from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
 from compiler.targets import get_target
 
-MEASURED = Path(__file__).parent / "measured" / "h100_tiles.json"
+_FOLDER = Path(__file__).parent / "measured"
+OF_THREADS, OF_UNITS = _FOLDER / "h100_tiles.json", _FOLDER / "h100_unit_tiles.json"
 _LAUNCH, _SECOND = 3.5, 3.0
 """Microseconds of a launch beside its work, and of the launch that adds up chunks (as measured there)."""
 
@@ -37,30 +41,36 @@ class Point:
     """A sum of products with a tile, and microseconds of its work alone."""
 
     problem: GemmProblem
-    tile: ThreadTile
+    tile: ThreadTile | MatrixTile
     microseconds: float
 
     def estimate(self, facts: TargetFacts, costs: FetchCosts) -> float:
         """Microseconds by the analytic cost."""
+        if isinstance(self.tile, MatrixTile):
+            return 1e6 * matrix_tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
         return 1e6 * tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
 
 
 def points(path: Path) -> list[Point]:
     """The rows of a file."""
-    found = []
-    for *sizes, plain, a, b, c, d, depth, stages, copied, chunks, time in json.loads(path.read_text())[
-        "rows"
-    ]:
-        left = time - _LAUNCH - (_SECOND if chunks > 1 else 0.0)
-        problem = GemmProblem(*sizes, bool(plain))
-        found.append(Point(problem, ThreadTile(a, b, c, d, depth, stages, copied), max(left, 0.4)))
-    return found
+    return [_point(row) for row in json.loads(path.read_text())["rows"]]
+
+
+def _point(row: Sequence[int | float | str]) -> Point:
+    unit, rest = (UNITS[row[0]], row[1:]) if isinstance(row[0], str) else (None, row)
+    *sizes, plain, a, b, c, d, depth, stages, copied, chunks, time = rest
+    problem, own = GemmProblem(*sizes, bool(plain)), (a, b, c, d, depth, stages, copied)
+    tile = ThreadTile(*own) if unit is None else MatrixTile(unit, *own)
+    return Point(problem, tile, max(time - _LAUNCH - (_SECOND if chunks > 1 else 0.0), 0.4))
 
 
 def judged(
     found: Sequence[Point], facts: TargetFacts, costs: FetchCosts
 ) -> tuple[float, float, float, float]:
-    """(mean of log ratios, root of their mean square, tau over all, tau within a sum of products)."""
+    """(mean of log ratios, root of their mean square, tau over all, tau within a sum of products).
+
+    The last is no number where only one tile of each ran.
+    """
     both = [(one.estimate(facts, costs), one.microseconds) for one in found]
     logs = [math.log(estimate / time) for estimate, time in both]
     own: defaultdict[GemmProblem, list[tuple[float, float]]] = defaultdict(list)
@@ -71,10 +81,12 @@ def judged(
     return statistics.fmean(logs), square, rank_correlation(combinations(both, 2)), rank_correlation(inside)
 
 
-def searched(found: Sequence[Point], facts: TargetFacts, draws: int, seed: int) -> FetchCosts:
+def searched(
+    found: Sequence[Point], facts: TargetFacts, today: FetchCosts, draws: int, seed: int
+) -> FetchCosts:
     """The constants with the least mean square of logarithms, of so many drawn around the best so far."""
     source = random.Random(seed)  # noqa: S311 - a search
-    best, least = ON_THREADS, judged(found, facts, ON_THREADS)[1]
+    best, least = today, judged(found, facts, today)[1]
     names = [one.name for one in fields(FetchCosts)]
     for _ in range(draws):
         some = source.sample(names, source.choice((1, 1, 2, 3)))
@@ -90,15 +102,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--measured", type=Path, default=MEASURED, metavar="FILE")
+    parser.add_argument("--units", action="store_true", help="costs of matrix units, not of threads alone")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="default: an H100's")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--search", type=int, default=0, metavar="N", help="draw so many sets of constants")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    found, facts = points(options.measured), get_target("cuda", options.arch).facts
-    tried = [ON_THREADS]
+    default, today = (OF_UNITS, ON_UNITS) if options.units else (OF_THREADS, ON_THREADS)
+    found, facts = points(options.measured or default), get_target("cuda", options.arch).facts
+    tried = [today]
     if options.search:
-        tried.append(searched(found, facts, options.search, options.seed))
+        tried.append(searched(found, facts, today, options.search, options.seed))
     for costs in tried:
         mean, square, every, inside = judged(found, facts, costs)
         print(costs)

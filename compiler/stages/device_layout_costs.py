@@ -7,7 +7,6 @@ other kernel is as fast in one order as in the other, where all that it touches 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
@@ -28,15 +27,12 @@ _APART = 4.0
 _STEPS = 32
 """Channels that a tile stages at a time: where they do not come out even, each one has a condition."""
 
-_PIXELS = 64
-"""Of a result: with fewer, a sum is split over blocks of threads, which row-major suits as well."""
-
 _WINDOW = 2.0
 """Times the bytes for a pool of channels side by side: neighbours in space are other vectors."""
 
 _WORST = 6.0
 """The same for what is predicted to be slower channels-last than row-major: convolutions of single channels,
-of few pixels, of uneven channels; and row-major factors of channels-last results."""
+of uneven channels; and row-major factors of channels-last results."""
 
 _NEVER = 64.0
 """The same where an innermost loop divides: uneven channels, where either side is channels-last."""
@@ -97,12 +93,11 @@ class DeviceLayoutCosts:
 def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
     """How many times the bytes of its input a convolution on matrix units takes."""
     even = anchor.inputs[0].type.shape[1] % _STEPS == 0
-    many = math.prod(anchor.output.type.shape[2:]) >= _PIXELS
     if not source.lanes and not result.lanes:
         return _APART
     if not even:
         return _NEVER
-    return 1.0 if source.lanes and many else _WORST
+    return 1.0 if source.lanes else _WORST
 
 
 def _for_window(anchor: Node, source: Layout, result: Layout) -> float:

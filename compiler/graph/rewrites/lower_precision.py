@@ -26,6 +26,9 @@ from compiler.graph.ops.factors import FACTORS
 
 _PRODUCTS = frozenset({"Conv", "MatMul"})
 
+_CHANNELS = 8
+"""A convolution of fewer, as of an image, keeps its factors: a matrix unit would get them one by one."""
+
 _MOVERS = frozenset({
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Slice", "Concat", "Expand",
     "Tile", "ChannelShuffle", "Repeat", "MaxPool",
@@ -55,6 +58,8 @@ def _lowered(graph: Graph, kind: DType) -> Graph:
 def _is_product(graph: Graph, item: Node, kind: DType) -> bool:
     """Whether a node multiplies factors of f32, those known among which the type can hold."""
     if item.op.name not in _PRODUCTS or any(value.type.dtype != F32 for value in item.inputs):
+        return False
+    if item.op.name == "Conv" and item.inputs[0].type.shape[1] < _CHANNELS:
         return False
     known = (graph.constants.get(value) for value in item.inputs[:2])
     return all(array is None or _holds(array, kind) for array in known)

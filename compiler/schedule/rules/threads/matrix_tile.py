@@ -33,7 +33,7 @@ _WRITTEN_OUT = 256
 _PARTS = 4
 """Matrix units of a multiprocessor (compute unit), each with sub-groups of its own."""
 
-_LATENCY_CYCLES = 32.0
+_LATENCY_CYCLES = 60.0
 """From one product to the next one that adds to its result, about; longer instructions hide their own."""
 
 _READ_CYCLES = 64.0
@@ -42,11 +42,14 @@ _READ_CYCLES = 64.0
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
-_NOT_HIDDEN = 0.25
-"""Part of the time of reading shared memory that no product hides."""
+_NOT_HIDDEN = 1.5
+"""Times that of reading shared memory that no product hides."""
 
-_COSTS = FetchCosts(alone=80, met=25, latency=400, element=12, copied=0.8, cache=3)
-"""Not fitted: predictions from machine code rank tiles of units by them well."""
+ON_UNITS = FetchCosts(alone=550, met=100, latency=820, element=11, copied=0.1, cache=1.35)
+"""Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
+
+_STORED = 105
+"""Cycles to make and store a result, of a thread: lanes hold what lies apart in memory. Fitted with them."""
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -172,7 +175,9 @@ def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     )
 
 
-def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> float:
+def matrix_tile_cycles(
+    tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts = ON_UNITS
+) -> float:
     """Cycles until the last unit is done."""
     unit, size = tile.unit, tile.unit.factor.bytes
     waves = waves_of(tile, problem, facts)
@@ -187,16 +192,16 @@ def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFact
     read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
-    fetched = elements * size * facts.hertz / (facts.bandwidth * _COSTS.cache)
-    addresses = elements * _COSTS.element / lanes / parts / (2 if problem.lanes > 1 else 1)
+    fetched = elements * size * facts.hertz / (facts.bandwidth * costs.cache)
+    addresses = elements * costs.element / lanes / parts / (2 if problem.lanes > 1 else 1)
     if tile.copied:
-        addresses *= _COSTS.copied
+        addresses *= costs.copied
     # a block finds addresses, then multiplies: only other blocks do one during the other
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
-    waiting = rounds * _COSTS.waits(tile.stages, resident * busy / max(1, rounds)) / resident
-    return waves * (
-        max(busy, read, fetched) + _NOT_HIDDEN * read + waiting + tile.rows * tile.columns / lanes / parts * 4
-    )
+    most = max(busy, read, fetched)
+    waiting = rounds * costs.waits(tile.stages, resident * most / max(1, rounds)) / resident
+    stored = tile.rows * tile.columns / lanes / parts * _STORED
+    return waves * (most + _NOT_HIDDEN * read + waiting + stored)
 
 
 def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
@@ -204,7 +209,7 @@ def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
     unit = tile.unit
     issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
     groups = max(1.0, resident * tile.groups / _PARTS)
-    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / tile.unrolled))
+    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / math.sqrt(tile.unrolled)))
 
 
 def _conflicts(unit: MatrixUnit) -> float:

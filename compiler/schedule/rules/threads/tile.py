@@ -34,10 +34,10 @@ SHARED_BYTES_A_CYCLE = 128
 class FetchCosts:
     """What it costs to bring parts of factors into shared memory, in cycles.
 
-    alone: of one round between two meetings of all threads, that nothing hides. met: of one whose part was
-    there in time. latency: from a load until its value is there. element: address arithmetic for each element
-    (or vector) that a thread fetches; copied: the part of it that is left where nothing has to be stored to
-    shared memory. cache: how much faster the last cache is than memory.
+    alone: of one round between two meetings of all threads whose part is fetched when it is wanted. met: of
+    one whose part was there in time. latency: from a load until its value is there. element: address
+    arithmetic for each element (or vector) that a thread fetches; copied: the part of it that is left where
+    nothing has to be stored to shared memory. cache: how much faster the last cache is than memory.
     """
 
     alone: float
@@ -48,12 +48,13 @@ class FetchCosts:
     cache: float
 
     def waits(self, stages: int, round_cycles: float) -> float:
-        """Cycles of a round that nothing hides: what is under way arrives while others are multiplied."""
-        hidden = min(1.0, (stages - 1) * round_cycles / self.latency)
-        return self.alone - hidden * (self.alone - self.met)
+        """Cycles of a round that nothing hides: with stages, so many parts less one arrive in a latency."""
+        if stages == 1:
+            return self.alone
+        return self.met + max(0.0, self.latency / (stages - 1) - round_cycles)
 
 
-ON_THREADS = FetchCosts(alone=260, met=75, latency=900, element=17, copied=0.2, cache=1.25)
+ON_THREADS = FetchCosts(alone=1200, met=350, latency=200, element=8.5, copied=0.55, cache=1.4)
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
 
 _NOT_HIDDEN = 0.45
@@ -249,8 +250,8 @@ def tile_cycles(
     if tile.copied:
         addresses *= costs.copied
     issued = arithmetic + addresses
-    waiting = rounds * costs.waits(tile.stages, resident * max(issued, shared) / rounds) / resident
     _, second, most = sorted((issued, shared, fetched))
+    waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
     return waves * (most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4)
 
 
