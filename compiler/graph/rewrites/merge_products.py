@@ -1,44 +1,53 @@
-"""Horizontal fusion: products of one tensor by several known matrices become one, of which slices are read.
+"""Horizontal fusion: sums of products over one tensor with several known factors become one, read in slices.
 
-Queries, keys and values of attention, say: one launch in place of three, and as many blocks at once. Vectors
-that are added behind the products go along. The products of whatever is computed from the result as it is
-made keep kernels of their own, as that would need one more. (TVM: CombineParallelDense.)
+Queries, keys and values of attention, say, or the 1 x 1 convolutions in front of parallel branches: one
+launch in place of three, and as many blocks at once. What is computed from each result element by element
+goes along where it is the same for all, and so do vectors that are added. Results that something else is
+computed from as they are made keep kernels of their own: that would need one more. (TVM:
+CombineParallelDense, CombineParallelConv2D.)
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs
 from compiler.graph.edit import Editor, GraphRewrite, Rule
 from compiler.graph.ir import Graph, Node, Value
 
-_MOVES = frozenset({"Reshape", "Transpose", "Slice"})
+_READ_IN_PARTS = frozenset({"Reshape", "Transpose", "Slice", "MatMul", "Conv"})
+"""What reads a slice by index arithmetic, in a kernel that there is anyway."""
+
+_RESULTS = {"MatMul": (-1, 1), "Conv": (1, 0)}
+"""Axes of the result, and of the known factor, along which columns (output channels) lie."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
-    """A product by a known matrix, and what is added to its rows: a vector, or nothing."""
+class _Chain:
+    """A sum of products by known factors, and what alone reads it, element by element, in order."""
 
     product: Node
-    added: Node | None = None
+    after: tuple[Node, ...]
 
     @property
     def result(self) -> Value:
-        return (self.added or self.product).output
+        return (self.product, *self.after)[-1].output
 
     @property
-    def columns(self) -> int:
-        return self.product.output.type.shape[-1]
+    def key(self) -> Hashable:
+        """What chains have in common that become one."""
+        product = self.product
+        kernel = product.inputs[1].type.shape[2:]
+        own = (product.op.name, product.attrs, product.inputs[0], len(product.inputs), kernel)
+        return own, tuple((item.op.name, item.attrs, len(item.inputs)) for item in self.after)
 
 
 def _merges_products(graph: Graph) -> Rule:
     """A rule that knows which products of a graph go together."""
-    groups = {sums[0].product.output: sums for sums in _groups(graph)}
+    groups = {chains[0].product.output: chains for chains in _groups(graph)}
     parts: dict[Value, Value] = {}
 
     def step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
@@ -50,64 +59,84 @@ def _merges_products(graph: Graph) -> Rule:
     return step
 
 
-def _groups(graph: Graph) -> list[list[_Sum]]:
-    """Products of one tensor, with the same attributes, that all or none add vectors."""
-    found: defaultdict[tuple[Value, Attrs, bool], list[_Sum]] = defaultdict(list)
+def _groups(graph: Graph) -> list[list[_Chain]]:
+    """Chains that have everything in common but their known factors, and what is added."""
+    found: defaultdict[Hashable, list[_Chain]] = defaultdict(list)
     for item in graph.nodes:
-        if item.op.name == "MatMul" and _is_by_matrix(graph, item):
-            one = _with_vector(graph, item)
-            if _is_moved(graph, one.result):
-                found[item.inputs[0], item.attrs, one.added is not None].append(one)
-    return [sums for sums in found.values() if len(sums) > 1]
+        if item.op.name in _RESULTS and _is_by_known(graph, item):
+            chain = _Chain(item, tuple(_after(graph, item)))
+            if _is_read_in_parts(graph, chain.result):
+                found[chain.key].append(chain)
+    return [chains for chains in found.values() if len(chains) > 1]
 
 
-def _is_by_matrix(graph: Graph, item: Node) -> bool:
-    left, right = item.inputs
-    return left not in graph.constants and right in graph.constants and left.type.rank == right.type.rank == 2
+def _is_by_known(graph: Graph, item: Node) -> bool:
+    source, *factors = item.inputs
+    if source in graph.constants or any(value not in graph.constants for value in factors):
+        return False
+    if item.op.name == "Conv":
+        return item.attrs.integer("group") == 1
+    return source.type.rank == factors[0].type.rank == 2
 
 
-def _with_vector(graph: Graph, product: Node) -> _Sum:
-    """A product, and the addition of a known vector to its rows, where that alone reads it."""
-    users = graph.users(product.output)
-    if len(users) != 1 or users[0].op.name != "Add" or product.output in graph.output_set:
-        return _Sum(product)
-    (added,) = users
-    source, vector = added.inputs
-    alike = source == product.output and added.output.type == source.type
-    is_row = vector in graph.constants and vector.type.size == source.type.shape[-1] == vector.type.shape[-1]
-    return _Sum(product, added) if alike and is_row else _Sum(product)
+def _after(graph: Graph, product: Node) -> Iterator[Node]:
+    """What alone reads a product and is computed of its elements, or of those and a vector along them."""
+    last = product
+    while last.output not in graph.output_set:
+        users = graph.users(last.output)
+        if len(users) != 1 or not _is_alike(graph, users[0], last.output, product):
+            return
+        (last,) = users
+        yield last
 
 
-def _is_moved(graph: Graph, value: Value) -> bool:
-    """Whether a tensor is read in other shapes only: nothing is computed where it is made."""
+def _is_alike(graph: Graph, item: Node, source: Value, product: Node) -> bool:
+    """Whether a node does the same with all columns, but for what it adds to each."""
+    if not item.op.elementwise or item.output.type != source.type or item.inputs[0] != source:
+        return False
+    if len(item.inputs) == 1:
+        return True
+    axis = _RESULTS[product.op.name][0] % source.type.rank
+    vector = item.inputs[1].type
+    shape = (1,) * (source.type.rank - vector.rank) + vector.shape
+    along = shape[axis] == vector.size == source.type.shape[axis]
+    return len(item.inputs) == 2 and item.op.name == "Add" and item.inputs[1] in graph.constants and along
+
+
+def _is_read_in_parts(graph: Graph, value: Value) -> bool:
+    """Whether nothing is computed of a tensor where it is made, or where it becomes part of another one."""
     users = graph.users(value)
-    return value not in graph.output_set and all(one.op.name in _MOVES for one in users)
+    return value not in graph.output_set and all(one.op.name in _READ_IN_PARTS for one in users)
 
 
-def _merged(editor: Editor, source: Value, sums: Sequence[_Sum]) -> Mapping[Value, Value]:
+def _merged(editor: Editor, source: Value, chains: Sequence[_Chain]) -> Mapping[Value, Value]:
     """What stands for each result: its columns of the one product."""
-    editor.origin = tuple(dict.fromkeys(name for one in sums for name in one.product.origin))
-    first = sums[0]
-    made = editor.emit_all(
-        first.product.op, (source, _joined(editor, [one.product for one in sums])), first.product.attrs
-    )[0]
-    added = [one.added for one in sums if one.added is not None]
-    if added:
-        editor.origin = tuple(dict.fromkeys(name for one in added for name in one.origin))
-        made = editor.emit("Add", made, _joined(editor, added))
+    axis, own = _RESULTS[chains[0].product.op.name]
+    axis %= chains[0].result.type.rank
+    made = _joined(editor, [one.product for one in chains], source, [own, 0])
+    for items in zip(*(one.after for one in chains), strict=True):
+        made = _joined(editor, items, made, [axis])
     results, begin = {}, 0
-    for one in sums:
-        size = (made.type.shape[0], one.columns)
-        results[one.result] = editor.emit("Slice", made, begin=(0, begin), step=(1, 1), size=size)
-        begin += one.columns
+    for one in chains:
+        shape = one.result.type.shape
+        starts = tuple(begin if n == axis else 0 for n in range(len(shape)))
+        results[one.result] = editor.emit("Slice", made, begin=starts, step=(1,) * len(shape), size=shape)
+        begin += shape[axis]
     return results
 
 
-def _joined(editor: Editor, readers: Sequence[Node]) -> Value:
-    """The known second operands of all, one beside the other."""
-    known = [editor.known(one.inputs[1]) for one in readers]
-    rows = [np.atleast_2d(array) for array in known if array is not None]
-    return editor.constant(np.concatenate(rows, axis=1))
+def _joined(editor: Editor, items: Sequence[Node], source: Value, axes: Sequence[int]) -> Value:
+    """One node for all, whose known operands lie one behind the other along these axes."""
+    editor.origin = tuple(dict.fromkeys(name for one in items for name in one.origin))
+    rank = source.type.rank
+    operands = []
+    for number, axis in zip(range(1, len(items[0].inputs)), axes, strict=False):
+        known = [editor.known(one.inputs[number]) for one in items]
+        arrays = [array for array in known if array is not None]
+        if len(axes) == 1:  # vectors along an axis of the result
+            arrays = [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
+        operands.append(editor.constant(np.concatenate(arrays, axis=axis)))
+    return editor.emit_all(items[0].op, (source, *operands), items[0].attrs)[0]
 
 
 merge_products = GraphRewrite(_merges_products)

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from compiler.graph.attrs import Attrs
 from compiler.graph.fuse import FusionScope, fuse
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value, verify
+from compiler.graph.ops import OPS
+from compiler.graph.ops.windows import Windows
 from compiler.graph.rewrites import rewrite_graph
 from compiler.graph.rewrites.drop_dead import drop_dead
 from compiler.graph.rewrites.merge_products import merge_products
@@ -114,3 +117,17 @@ def test_what_stays_apart(other: Callable[[Sketch, Value], Value]) -> None:
     first = heads(s, product(s, x, 8))
     graph = s.graph(first, other(s, x))
     assert merge_products(graph) is graph
+
+
+def test_convolutions_in_front_of_branches_go_together() -> None:
+    """With their bias and what follows; the branch that goes straight into the concatenation does not."""
+    s = Sketch()
+    x = s.input(1, TERMS, 6, 5)
+
+    def branch(channels: int) -> Value:
+        y = s.emit_all(OPS["Conv"], (x, known(s, channels, TERMS, 1, 1), known(s, channels)), attrs)[0]
+        return s.emit("Relu", y)
+
+    attrs = Attrs({"group": 1, **Windows((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)).attrs()})
+    ends = [branch(8), s.conv(branch(4), 8, 3), s.conv(branch(12), 8, 3)]
+    assert merged(s.graph(*ends)) == {"Conv": 4, "Relu": 2, "Slice": 2}
