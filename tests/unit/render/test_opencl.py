@@ -12,7 +12,7 @@ import pytest
 from compiler.core.types import F16, F32, dtype
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
-from compiler.loops.ir import Func
+from compiler.loops.ir import Cast, Func
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.schedule.schedule import Schedule
@@ -131,6 +131,14 @@ def test_narrow_floats_are_integers_in_memory() -> None:
     assert "__global const ushort *restrict b0" in text
     assert "tk_f16_to_f32(" in text
     assert "tk_f32_to_f16(" in text
+
+
+def test_what_is_rounded_when_stored_is_rounded_once() -> None:
+    b = Builder("f")
+    x = b.input("x", (LANES,))
+    text = printed(b.finish([b.compute("y", (LANES,), lambda i: Cast(F16, x[i] * 2.0))]))
+    assert text.count("tk_f32_to_f16(") == 1
+    assert "tk_f16_to_f32(" not in text
 
 
 def test_words_that_differ_for_gpus() -> None:
