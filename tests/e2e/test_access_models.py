@@ -32,7 +32,7 @@ def test_a_convolution_of_resnet50_on_matrix_units(tmp_path: Path, monkeypatch: 
     """Pixels lie side by side, fused lines and columns or not: each request fills its sectors."""
     text_only(monkeypatch)
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
-    onnx.save(_convolution(64, 256, 56), model)
+    onnx.save(_convolution(256, 64, 56), model)
     run_job(
         CompileJob.of(model, compiler.CompileOptions(output=library, target="cuda:sm_90", precision="tf32"))
     )

@@ -182,10 +182,13 @@ def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> I
 
 
 def overlapped(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> list[tuple[int, int]]:
-    """Numbers of parts under way, as many as the rounds of a tile fill; and whether they are copied."""
+    """Numbers of parts under way, as many as the rounds of a tile fill; and whether they are copied.
+
+    Of what costs the same the first is taken: copies need no registers.
+    """
     rounds = k_iterations(tile, problem)
     copies = problem.plain and CP_ASYNC in facts.intrinsics
-    found = ((2, 0), *(((2, 1), (3, 1), (4, 1)) if copies else ()))
+    found = (*(((2, 1), (3, 1), (4, 1)) if copies else ()), (2, 0))
     return [(stages, copied) for stages, copied in found if rounds > stages]
 
 
