@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from support import rank_correlation
 
 from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import UNITS
-from compiler.schedule.rules.threads.matrix_tile import ON_UNITS, MatrixTile, matrix_tile_cycles
+from compiler.schedule.rules.threads.matrix_tile import ON_UNITS, MatrixTile, UnitCosts, matrix_tile_cycles
 from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
 from compiler.targets import get_target
 
@@ -47,6 +48,7 @@ class Point:
     def estimate(self, facts: TargetFacts, costs: FetchCosts) -> float:
         """Microseconds by the analytic cost."""
         if isinstance(self.tile, MatrixTile):
+            assert isinstance(costs, UnitCosts)
             return 1e6 * matrix_tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
         return 1e6 * tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
 
@@ -56,7 +58,7 @@ def points(path: Path) -> list[Point]:
     return [_point(row) for row in json.loads(path.read_text())["rows"]]
 
 
-def _point(row: Sequence[int | float | str]) -> Point:
+def _point(row: Sequence[Any]) -> Point:
     unit, rest = (UNITS[row[0]], row[1:]) if isinstance(row[0], str) else (None, row)
     *sizes, plain, a, b, c, d, depth, stages, copied, chunks, time = rest
     problem, own = GemmProblem(*sizes, bool(plain)), (a, b, c, d, depth, stages, copied)
@@ -87,7 +89,7 @@ def searched(
     """The constants with the least mean square of logarithms, of so many drawn around the best so far."""
     source = random.Random(seed)  # noqa: S311 - a search
     best, least = today, judged(found, facts, today)[1]
-    names = [one.name for one in fields(FetchCosts)]
+    names = [one.name for one in fields(today)]
     for _ in range(draws):
         some = source.sample(names, source.choice((1, 1, 2, 3)))
         drawn = replace(best, **{name: getattr(best, name) * math.exp(source.gauss(0, 0.3)) for name in some})

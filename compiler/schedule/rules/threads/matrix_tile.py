@@ -14,6 +14,7 @@ from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
     FetchCosts,
     GemmProblem,
+    copies,
     has_room,
     k_iterations,
     occupancy,
@@ -33,23 +34,38 @@ _WRITTEN_OUT = 256
 _PARTS = 4
 """Matrix units of a multiprocessor (compute unit), each with sub-groups of its own."""
 
-_LATENCY_CYCLES = 60.0
-"""From one product to the next one that adds to its result, about; longer instructions hide their own."""
-
-_READ_CYCLES = 64.0
-"""From shared memory to a product, about; other sub-groups of the part multiply meanwhile."""
-
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
-_NOT_HIDDEN = 1.5
-"""Times that of reading shared memory that no product hides."""
 
-ON_UNITS = FetchCosts(alone=550, met=100, latency=820, element=11, copied=0.1, cache=1.35)
+@dataclass(frozen=True, slots=True)
+class UnitCosts(FetchCosts):
+    """The same on matrix units, in cycles.
+
+    again: times that of reading shared memory that no product hides. stored: to make and store a result, of a
+    thread, as lanes hold what lies apart in memory. chained: from one product to the next one that adds to
+    its result; longer instructions hide their own. read: from shared memory to a product, other sub-groups of
+    the part multiply meanwhile; written_out: to which power steps that are written out shorten that.
+    """
+
+    again: float
+    stored: float
+    chained: float
+    read: float
+    written_out: float
+
+
+ON_UNITS = UnitCosts(
+    alone=550, met=100, latency=820, element=11, copied=0.1, cache=1.35, hides=1,
+    again=1.5, stored=105, chained=60, read=64, written_out=0.5,
+)  # fmt: skip
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
 
-_STORED = 105
-"""Cycles to make and store a result, of a thread: lanes hold what lies apart in memory. Fitted with them."""
+UNITS_WITHOUT_COPIES = UnitCosts(
+    alone=80, met=25, latency=55, element=12, copied=1, cache=3, hides=0.14,
+    again=0.25, stored=4, chained=32, read=64, written_out=1,
+)  # fmt: skip
+"""Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -176,9 +192,10 @@ def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 
 
 def matrix_tile_cycles(
-    tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts = ON_UNITS
+    tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: UnitCosts | None = None
 ) -> float:
-    """Cycles until the last unit is done."""
+    """Cycles until the last unit is done; `costs` are by default those of the target."""
+    costs = costs or (ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES)
     unit, size = tile.unit, tile.unit.factor.bytes
     waves = waves_of(tile, problem, facts)
     resident = min(waves, _MOST_RESIDENT, occupancy(tile, facts))
@@ -187,7 +204,7 @@ def matrix_tile_cycles(
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do
     parts = min(1.0, resident * tile.groups / _PARTS)
     rate = dict(facts.matrix_rates)[unit.name]
-    arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident)
+    arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident, costs)
     held = tile.groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns)
     read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
@@ -200,16 +217,18 @@ def matrix_tile_cycles(
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
     most = max(busy, read, fetched)
     waiting = rounds * costs.waits(tile.stages, resident * most / max(1, rounds)) / resident
-    stored = tile.rows * tile.columns / lanes / parts * _STORED
-    return waves * (most + _NOT_HIDDEN * read + waiting + stored)
+    stored = tile.rows * tile.columns / lanes / parts * costs.stored
+    return waves * (most + costs.again * read + waiting + stored)
 
 
-def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
+def _hidden(tile: MatrixTile, rate: int, resident: int, costs: UnitCosts) -> float:
     """The part of the time in which a matrix unit multiplies, where it has a sub-group at all."""
     unit = tile.unit
     issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
     groups = max(1.0, resident * tile.groups / _PARTS)
-    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / math.sqrt(tile.unrolled)))
+    return min(
+        1.0, groups * issue / (max(issue, costs.chained) + costs.read / tile.unrolled**costs.written_out)
+    )
 
 
 def _conflicts(unit: MatrixUnit) -> float:

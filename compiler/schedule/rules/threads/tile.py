@@ -37,7 +37,8 @@ class FetchCosts:
     alone: of one round between two meetings of all threads whose part is fetched when it is wanted. met: of
     one whose part was there in time. latency: from a load until its value is there. element: address
     arithmetic for each element (or vector) that a thread fetches; copied: the part of it that is left where
-    nothing has to be stored to shared memory. cache: how much faster the last cache is than memory.
+    nothing has to be stored to shared memory. cache: how much faster the last cache is than memory. hides:
+    how much waiting a cycle of work on other parts hides.
     """
 
     alone: float
@@ -46,22 +47,31 @@ class FetchCosts:
     element: float
     copied: float
     cache: float
+    hides: float
 
     def waits(self, stages: int, round_cycles: float) -> float:
         """Cycles of a round that nothing hides: with stages, so many parts less one arrive in a latency."""
         if stages == 1:
             return self.alone
-        return self.met + max(0.0, self.latency / (stages - 1) - round_cycles)
+        return self.met + max(0.0, self.latency / (stages - 1) - self.hides * round_cycles)
 
 
-ON_THREADS = FetchCosts(alone=1200, met=350, latency=200, element=8.5, copied=0.55, cache=1.4)
+ON_THREADS = FetchCosts(alone=1200, met=350, latency=200, element=8.5, copied=0.55, cache=1.4, hides=1)
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
+
+WITHOUT_COPIES = FetchCosts(alone=260, met=75, latency=185, element=17, copied=1, cache=1.25, hides=0.2)
+"""Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
 _NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
 CP_ASYNC = "cp.async"
 """The feature of targets with asynchronous copies from global to shared memory."""
+
+
+def copies(facts: TargetFacts) -> bool:
+    """Whether a target has asynchronous copies to shared memory."""
+    return CP_ASYNC in facts.intrinsics
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +197,8 @@ def overlapped(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> lis
     Of what costs the same the first is taken: copies need no registers.
     """
     rounds = k_iterations(tile, problem)
-    copies = problem.plain and CP_ASYNC in facts.intrinsics
-    found = (*(((2, 1), (3, 1), (4, 1)) if copies else ()), (2, 0))
+    copied = ((2, 1), (3, 1), (4, 1)) if problem.plain and copies(facts) else ()
+    found = (*copied, (2, 0))
     return [(stages, copied) for stages, copied in found if rounds > stages]
 
 
@@ -234,9 +244,10 @@ def waves_of(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> int:
 
 
 def tile_cycles(
-    tile: ThreadTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts = ON_THREADS
+    tile: ThreadTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts | None = None
 ) -> float:
-    """Cycles until the last unit is done."""
+    """Cycles until the last unit is done; `costs` are by default those of the target."""
+    costs = costs or (ON_THREADS if copies(facts) else WITHOUT_COPIES)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
     rounds = k_iterations(tile, problem)
