@@ -61,7 +61,9 @@ def points(path: Path) -> list[Point]:
 def _point(row: Sequence[Any]) -> Point:
     unit, rest = (UNITS[row[0]], row[1:]) if isinstance(row[0], str) else (None, row)
     *sizes, plain, a, b, c, d, depth, stages, copied, chunks, time = rest
-    problem, own = GemmProblem(*sizes, bool(plain)), (a, b, c, d, depth, stages, copied)
+    batch, rows, columns, inner, steps, lanes = sizes
+    problem = GemmProblem(batch, rows, columns, inner, steps, lanes, bool(plain))
+    own = (a, b, c, d, depth, stages, copied)
     tile = ThreadTile(*own) if unit is None else MatrixTile(unit, *own)
     return Point(problem, tile, max(time - _LAUNCH - (_SECOND if chunks > 1 else 0.0), 0.4))
 

@@ -226,9 +226,8 @@ def _hidden(tile: MatrixTile, rate: int, resident: int, costs: UnitCosts) -> flo
     unit = tile.unit
     issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
     groups = max(1.0, resident * tile.groups / _PARTS)
-    return min(
-        1.0, groups * issue / (max(issue, costs.chained) + costs.read / tile.unrolled**costs.written_out)
-    )
+    read = costs.read / math.pow(tile.unrolled, costs.written_out)
+    return min(1.0, groups * issue / (max(issue, costs.chained) + read))
 
 
 def _conflicts(unit: MatrixUnit) -> float:
