@@ -44,7 +44,7 @@ from compiler.schedule.rules.threads.gemm import (
     runs_along,
 )
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options, padding_of
-from compiler.schedule.rules.threads.tile import StagedTile, copies, thread_tiles
+from compiler.schedule.rules.threads.tile import StagedTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
@@ -74,8 +74,6 @@ def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
         return False
     gemm = _MatrixGemm(name, block, axes, facts, chooser)
-    if len(gemm.inner) > 1 and not copies(facts):  # terms of several axes come one by one, by division
-        return False
     for follow in (True, False):
         attempt = schedule.copy()
         with suppress(ScheduleError):
