@@ -127,7 +127,7 @@ def insert_copies(graph: Graph, copies: Copies) -> Graph:
 
 
 def _with_copies(fused: FusedGraph, copies: Copies) -> FusedGraph:
-    return fuse(insert_copies(fused.graph, copies), fused.scope) if copies else fused
+    return fuse(insert_copies(fused.graph, copies), fused.options) if copies else fused
 
 
 def _copy(source: Value, target: Value) -> Node:

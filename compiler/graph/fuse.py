@@ -56,13 +56,13 @@ class Group:
 class FusedGraph:
     """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs.
 
-    scope: what groups were limited to. joined: the operators that joined others.
+    options: what groups were limited to. joined: the operators that joined others.
     """
 
     graph: Graph
     groups: tuple[Group, ...]
     views: tuple[tuple[Value, Value], ...]
-    scope: FusionScope
+    options: FusionOptions
     joined: tuple[Node, ...] = ()
 
     @property
@@ -84,7 +84,7 @@ MOST_OPERATIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class FusionScope:
+class FusionOptions:
     """What groups may be.
 
     most_nodes: how many operators one has; with one, every operator is a kernel. most_joins: after how many
@@ -107,9 +107,9 @@ class _Draft:
     closed: bool = False
 
 
-def fuse(graph: Graph, scope: FusionScope | None = None) -> FusedGraph:
-    """Cut a graph in canonical form into groups, as far as `scope` lets them be (default: all that fits)."""
-    scope = scope or FusionScope()
+def fuse(graph: Graph, options: FusionOptions | None = None) -> FusedGraph:
+    """Cut a graph in canonical form into groups; `options` limit them (default: all that fits)."""
+    options = options or FusionOptions()
     drafts: dict[Value, _Draft] = {}
     inlined: dict[Value, Node] = {}
     views: list[tuple[Value, Value]] = []
@@ -120,12 +120,12 @@ def fuse(graph: Graph, scope: FusionScope | None = None) -> FusedGraph:
         elif _is_inlined(graph, item):
             inlined[item.output] = item
         else:
-            are_left = scope.most_joins is None or len(joined) < scope.most_joins
-            _place(graph, item, drafts, scope if are_left else replace(scope, most_nodes=1))
+            are_left = options.most_joins is None or len(joined) < options.most_joins
+            _place(graph, item, drafts, options if are_left else replace(options, most_nodes=1))
             joined += [item] if len(drafts[item.output].nodes) > 1 else []
     place = {item: number for number, item in enumerate(graph.nodes)}
     ready = [_finish(graph, draft, inlined, place) for draft in drafts.values()]
-    return FusedGraph(graph, tuple(ready), tuple(views), scope, tuple(joined))
+    return FusedGraph(graph, tuple(ready), tuple(views), options, tuple(joined))
 
 
 def _is_inlined(graph: Graph, item: Node) -> bool:
@@ -136,7 +136,7 @@ def _is_inlined(graph: Graph, item: Node) -> bool:
     return all(inline(item.info, user) for user in users)
 
 
-def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionScope) -> None:
+def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], options: FusionOptions) -> None:
     """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
@@ -144,9 +144,9 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionS
         drafts[item.output] = _Draft([item], item.output, closed=True)
         return
     if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and item.op.reads_once(item.info)):
-        joined = _injective_producers(graph, item, drafts, scope)
+        joined = _injective_producers(graph, item, drafts, options)
     if item.op.kind is Kind.INJECTIVE:
-        heavy = _heavy_producer(graph, item, joined, drafts, scope)
+        heavy = _heavy_producer(graph, item, joined, drafts, options)
         if heavy is not None:
             joined, anchor = [heavy, *joined], heavy.anchor
     nodes = [node for draft in joined for node in draft.nodes]
@@ -156,7 +156,7 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionS
 
 
 def _injective_producers(
-    graph: Graph, item: Node, drafts: dict[Value, _Draft], scope: FusionScope
+    graph: Graph, item: Node, drafts: dict[Value, _Draft], options: FusionOptions
 ) -> list[_Draft]:
     """Injective groups that nobody reads but `item` and each other, found from `item` upwards."""
     joined: list[_Draft] = []
@@ -168,7 +168,7 @@ def _injective_producers(
         if draft is None or draft in joined or draft.anchor is not None or not _inlines(item, draft):
             continue
         if _only_read_by(graph, value, members):
-            if len(members) + len(draft.nodes) > scope.most_nodes:
+            if len(members) + len(draft.nodes) > options.most_nodes:
                 break
             if _may_explode(item) and _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
                 continue
@@ -184,7 +184,7 @@ def _may_explode(item: Node) -> bool:
 
 
 def _heavy_producer(
-    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft], scope: FusionScope
+    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft], options: FusionOptions
 ) -> _Draft | None:
     """The group of the last anchor that `item` and the joined groups can follow, element by element."""
     nodes = [*(node for draft in joined for node in draft.nodes), item]
@@ -194,13 +194,13 @@ def _heavy_producer(
     short = [
         draft
         for draft in found
-        if len(members) + len(draft.nodes) <= scope.most_nodes
+        if len(members) + len(draft.nodes) <= options.most_nodes
         and _operations([*draft.nodes, *nodes]) <= MOST_OPERATIONS
     ]
     fits = [
         draft
         for draft in short
-        if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft, scope)
+        if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft, options)
     ]
     return fits[-1] if fits else None
 
@@ -233,7 +233,7 @@ def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:
     return value not in graph.output_set and all(user in members for user in graph.users(value))
 
 
-def _follows(nodes: Sequence[Node], draft: _Draft, scope: FusionScope) -> bool:
+def _follows(nodes: Sequence[Node], draft: _Draft, options: FusionOptions) -> bool:
     """Whether every reader of a group's result continues it, and so does everything up to the last node."""
     if draft.closed:
         return False
@@ -241,7 +241,7 @@ def _follows(nodes: Sequence[Node], draft: _Draft, scope: FusionScope) -> bool:
     for node in nodes:
         if reached.isdisjoint(node.inputs):
             continue
-        if not _continues(node, draft, scope):
+        if not _continues(node, draft, options):
             return False
         reached.update(node.outputs)
     return nodes[-1].output in reached
@@ -252,12 +252,12 @@ def _ends(item: Node) -> bool:
     return PIECES in item.op.forms or len(item.outputs) > 1
 
 
-def _continues(item: Node, draft: _Draft, scope: FusionScope) -> bool:
+def _continues(item: Node, draft: _Draft, options: FusionOptions) -> bool:
     """Whether a node can follow the anchor of a group, element by element or as its record says."""
     if item.op.elementwise and item.output.type.shape == draft.tail.type.shape:
         return True
     heavy = draft.anchor is not None and draft.anchor.op.kind is Kind.ANCHOR
-    return item.op.epilogue(item.info) or (scope.reorders and heavy and item.op.reorders(item.info))
+    return item.op.epilogue(item.info) or (options.reorders and heavy and item.op.reorders(item.info))
 
 
 def _inlines(item: Node, draft: _Draft) -> bool:

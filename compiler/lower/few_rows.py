@@ -1,7 +1,7 @@
 """The work of a tile of rows for its first few rows alone: where a run has no more, as at its last tile.
 
-A product of a tile reads each weight once for all of its rows, and computes them all; for one row it is bound
-by reading, and the other rows would be computed for nothing.
+A product of a tile reads each weight once for all of its rows, and computes them all: for one row it is bound
+by reading, and for each one more that a run does not have it computes for nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def forms_of_few_rows(body: Stmt, first: Expr, results: Collection[Buffer]) -> l
     """The body of a loop over tiles whose rows begin at `first`, for fewer rows: how many, ascending, and it.
 
     One row, a third and two thirds of the tile: more of them would compute less in vain, and be more code.
-    None where a tile has one row, where rows are not apart from each other, or where nothing is summed.
+    Nothing where a tile has one row, where rows are not apart from each other, or where nothing is summed.
     """
     blocks = [item for item in statements(body) if isinstance(item, Block)]
     loops = {item.var.name: item for item in statements(body) if isinstance(item, For)}

@@ -18,7 +18,7 @@ from compiler.core.files import private_directory
 from compiler.core.forked import Tell
 from compiler.core.passes import Limits, PassEvent, run_passes
 from compiler.frontend.onnx import import_model
-from compiler.graph.fuse import FusionScope, fuse
+from compiler.graph.fuse import FusionOptions, fuse
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
@@ -230,7 +230,7 @@ class _Kernel:
             return _of_form(nodes[0].op.name, form)
         graph, job = self.walk.graph, self.walk.job
         assert graph is not None
-        alone = laid_out_groups(fuse(graph, FusionScope(most_nodes=1)), job)
+        alone = laid_out_groups(fuse(graph, FusionOptions(most_nodes=1)), job)
         known: dict[Value, Array] = {}
         evaluate(alone.fused.graph, self.walk.feeds, known.__setitem__)
         known.update(self.known)

@@ -25,7 +25,6 @@ from compiler.loops.ir import (
     Binary,
     Buffer,
     Call,
-    Cast,
     Const,
     Evaluate,
     Expr,
@@ -48,7 +47,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
 from compiler.loops.walk import scoped
-from compiler.render.expressions import Expressions
+from compiler.render.expressions import Expressions, is_rounded
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, memory_type, narrowed
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
@@ -314,7 +313,7 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
-        if self._is_copied(value) or _is_rounded(value):
+        if self._is_copied(value) or is_rounded(value):
             return self.as_in_memory(value)
         return narrowed(value.dtype, self(value))
 
@@ -460,11 +459,6 @@ def stripped(text: str) -> str:
         if depth == 0 and number < len(text) - 1:
             return text
     return text[1:-1]
-
-
-def _is_rounded(value: Expr) -> bool:
-    """Whether a value is rounded to a narrow float as the last thing: what lies in memory is that."""
-    return isinstance(value, Cast) and value.type.name in NARROW_FLOATS and value.value.dtype != value.type
 
 
 def _direct_buffers(root: Stmt) -> set[Buffer]:

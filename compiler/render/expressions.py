@@ -31,7 +31,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.render.scopes import Writer
-from compiler.render.vocabulary import Vocabulary, computed, memory_type, narrowed
+from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type, narrowed
 
 Value: TypeAlias = int | str
 """A variable while printing: a number (its loop is being unrolled) or a C identifier."""
@@ -42,6 +42,11 @@ _OPERATORS = {
     "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>",
 }  # fmt: skip
 _SMALL_INT_BITS = 32
+
+
+def is_rounded(expr: Expr) -> bool:
+    """Whether a value is rounded to a narrow float as the last thing: what lies in memory is that."""
+    return isinstance(expr, Cast) and expr.type.name in NARROW_FLOATS and expr.value.dtype != expr.type
 
 
 class Expressions:
@@ -225,7 +230,7 @@ class Expressions:
 
     def _cast(self, expr: Cast) -> str:
         source, target = computed(expr.value.dtype), computed(expr.type)
-        if expr.type != target and expr.value.dtype != expr.type:  # rounds to a narrow float
+        if is_rounded(expr):
             return self.words.widen(expr.type, narrowed(expr.type, self._cast_plain(expr, source, target)))
         return self._cast_plain(expr, source, target)
 
@@ -257,7 +262,7 @@ class Expressions:
     def as_in_memory(self, expr: Expr) -> str:
         """A value without the conversion that loading it brings: what instructions of matrix units take."""
         kind = memory_type(expr.dtype)
-        if isinstance(expr, Cast) and kind != expr.type and expr.value.dtype != expr.type:
+        if isinstance(expr, Cast) and is_rounded(expr):
             return narrowed(
                 expr.type, self._cast_plain(expr, computed(expr.value.dtype), computed(expr.type))
             )

@@ -19,7 +19,7 @@ from compiler.loops.matrix_units import UNITS
 from compiler.stages.layout_costs import feeding, groups_of, has_weights
 
 _FROM_CACHE = 3.0
-"""How much faster the last cache is than memory, as in the choice of tiles for matrix units."""
+"""How much faster the last cache is than memory, about: all costs here are bytes through it."""
 
 _APART = 4.0
 """How many times the bytes of sectors that are read for one element each, caches considered."""

@@ -8,7 +8,7 @@ from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
 from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
-from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionScope, fuse
+from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, fuse
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
@@ -26,7 +26,7 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     applications = job.limits.of(FUSE)
     most = job.graph.fusion or MOST_NODES
     blocks = job.target.facts.binds_threads
-    fused = fuse(graph, FusionScope(most if job.does(FUSE) else 1, applications.most, reorders=blocks))
+    fused = fuse(graph, FusionOptions(most if job.does(FUSE) else 1, applications.most, reorders=blocks))
     for node in fused.joined:
         applications.add(described(node))
     joins = job.does(FUSE) and job.graph.attention and not blocks

@@ -112,31 +112,35 @@ def _is_read_in_parts(graph: Graph, value: Value) -> bool:
 def _merged(editor: Editor, source: Value, chains: Sequence[_Chain]) -> Mapping[Value, Value]:
     """What stands for each result: its columns of the one product."""
     axis, own = _RESULTS[chains[0].product.op.name]
-    axis %= chains[0].result.type.rank
-    made = _joined(editor, [one.product for one in chains], source, [own, 0])
+    rank = chains[0].result.type.rank
+    axis %= rank
+    _, factor, *bias = zip(*(one.product.inputs for one in chains), strict=True)
+    known = [_side_by_side(editor, factor, own), *(_side_by_side(editor, one, 0) for one in bias)]
+    made = _one_for_all(editor, [one.product for one in chains], (source, *known))
     for items in zip(*(one.after for one in chains), strict=True):
-        made = _joined(editor, items, made, [axis])
+        _, *added = zip(*(one.inputs for one in items), strict=True)
+        vectors = [_side_by_side(editor, one, axis, rank) for one in added]
+        made = _one_for_all(editor, items, (made, *vectors))
     results, begin = {}, 0
     for one in chains:
         shape = one.result.type.shape
-        starts = tuple(begin if n == axis else 0 for n in range(len(shape)))
-        results[one.result] = editor.emit("Slice", made, begin=starts, step=(1,) * len(shape), size=shape)
+        starts = tuple(begin if n == axis else 0 for n in range(rank))
+        results[one.result] = editor.emit("Slice", made, begin=starts, step=(1,) * rank, size=shape)
         begin += shape[axis]
     return results
 
 
-def _joined(editor: Editor, items: Sequence[Node], source: Value, axes: Sequence[int]) -> Value:
-    """One node for all, whose known operands lie one behind the other along these axes."""
+def _side_by_side(editor: Editor, values: Sequence[Value], axis: int, rank: int = 0) -> Value:
+    """Known tensors, each as one of so many axes at least, one behind the other along one of them."""
+    known = [array for array in map(editor.known, values) if array is not None]
+    arrays = [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in known]
+    return editor.constant(np.concatenate(arrays, axis=axis))
+
+
+def _one_for_all(editor: Editor, items: Sequence[Node], inputs: Sequence[Value]) -> Value:
+    """The node that does what all of these do."""
     editor.origin = tuple(dict.fromkeys(name for one in items for name in one.origin))
-    rank = source.type.rank
-    operands = []
-    for number, axis in zip(range(1, len(items[0].inputs)), axes, strict=False):
-        known = [editor.known(one.inputs[number]) for one in items]
-        arrays = [array for array in known if array is not None]
-        if len(axes) == 1:  # vectors along an axis of the result
-            arrays = [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
-        operands.append(editor.constant(np.concatenate(arrays, axis=axis)))
-    return editor.emit_all(items[0].op, (source, *operands), items[0].attrs)[0]
+    return editor.emit_all(items[0].op, inputs, items[0].attrs)[0]
 
 
 merge_products = GraphRewrite(_merges_products)

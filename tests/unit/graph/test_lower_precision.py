@@ -59,6 +59,13 @@ def test_both_factors_are_rounded_and_sums_are_not(kind: DType) -> None:
     assert got.dtype == np.float32
 
 
+@pytest.mark.parametrize(("channels", "rounded"), [(3, False), (7, False), (8, True)])
+def test_convolutions_of_images_keep_their_factors(channels: int, rounded: bool) -> None:
+    s = Sketch()
+    (item,) = found(lowered(s.graph(s.conv(s.input(1, channels, 6, 6), 8, 3))), "Conv")
+    assert (item.attrs.get(FACTORS) is not None) == rounded
+
+
 def test_what_lies_between_products_has_16_bits_and_no_kernel_is_added() -> None:
     graph = residual(Sketch())
     made = lowered(graph)

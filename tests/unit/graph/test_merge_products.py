@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.graph.attrs import Attrs
-from compiler.graph.fuse import FusionScope, fuse
+from compiler.graph.fuse import FusionOptions, fuse
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value, verify
 from compiler.graph.ops import OPS
@@ -68,7 +68,7 @@ def test_queries_keys_and_values_are_one_kernel() -> None:
         made = rewrite_graph(graph, blocks=blocks)
         same(graph, made)
         assert len(fuse(made).groups) == kernels + 1, "heads go back in a kernel of their own"
-        groups = fuse(made, FusionScope(reorders=True)).groups
+        groups = fuse(made, FusionOptions(reorders=True)).groups
         assert len(groups) == kernels
         assert all(group.anchor is not None for group in groups), "the transposes are part of what they read"
 

@@ -45,12 +45,12 @@ def test_every_part_has_a_sub_group(target: str, name: str, problem: GemmProblem
 
 
 def test_more_sub_groups_are_cheaper_than_one() -> None:
-    """The same results by one sub-group leave three parts of the unit without work; both wait for memory."""
+    """The same results by one sub-group leave three parts of the unit without work."""
     facts, unit = get_target("rocm:gfx908").facts, UNITS["mfma.m16n16k4.f32"]
     one, four = MatrixTile(unit, 1, 1, 2, 2, 16), MatrixTile(unit, 2, 2, 1, 1, 16)
     assert (one.rows, one.columns) == (four.rows, four.columns)
     few = GemmProblem(1, 256, 196, 1024, 1024, 4)
-    assert matrix_tile_cycles(four, few, facts) < 0.75 * matrix_tile_cycles(one, few, facts)
+    assert matrix_tile_cycles(four, few, facts) < 0.6 * matrix_tile_cycles(one, few, facts)
 
 
 @pytest.mark.parametrize("rows", [8, 9])

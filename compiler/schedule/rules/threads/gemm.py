@@ -195,6 +195,7 @@ class ImplicitGemm:
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
             min(4, self.wide(self.s.site(last))),
+            gathered=len(self.inner) > 1,
         )
 
     # -- axes

@@ -67,6 +67,9 @@ UNITS_WITHOUT_COPIES = UnitCosts(
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
+_GATHERED = 16
+"""Times the address arithmetic where it divides and nothing is copied: convolutions of images on an H100."""
+
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
 
@@ -206,13 +209,15 @@ def matrix_tile_cycles(
     rate = dict(facts.matrix_rates)[unit.name]
     arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident, costs)
     held = tile.groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns)
-    read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE
+    read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE / parts  # each takes its share
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
     fetched = elements * size * facts.hertz / (facts.bandwidth * costs.cache)
     addresses = elements * costs.element / lanes / parts / (2 if problem.lanes > 1 else 1)
     if tile.copied:
         addresses *= costs.copied
+    elif problem.gathered:
+        addresses *= _GATHERED
     # a block finds addresses, then multiplies: only other blocks do one during the other
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
     most = max(busy, read, fetched)

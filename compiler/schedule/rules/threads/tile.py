@@ -80,7 +80,8 @@ class GemmProblem:
 
     lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
-    holds, or a constant where a condition does not hold.
+    holds, or a constant where a condition does not hold. gathered: several axes number the terms that are
+    staged together, so that each element's place takes divisions.
     """
 
     batch: int
@@ -90,6 +91,7 @@ class GemmProblem:
     steps: int
     lanes: int
     plain: bool = False
+    gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
