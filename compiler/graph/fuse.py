@@ -22,6 +22,18 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Load
 
 
+MOST_TRUTH_VALUES = 64
+"""By which a run decides whether it needs a kernel; to read more would cost about as much as many a one."""
+
+
+def selects_rows(graph: Graph, item: Node) -> bool:
+    """Whether a node takes each row from one operand or the other, by a few truth values that a run finds."""
+    if not item.op.selects or item.inputs[0] in graph.constants:
+        return False
+    condition = item.inputs[0].type
+    return condition.size <= MOST_TRUTH_VALUES and condition.shape[-1:] in ((), (1,))
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Operators that one kernel computes, in order; `anchor` is the heavy one, if any."""
@@ -89,12 +101,14 @@ class FusionOptions:
 
     most_nodes: how many operators one has; with one, every operator is a kernel. most_joins: after how many
     operators that joined others each further one is a group of its own. reorders: whether kernels may store
-    the rows of their results in another order than that in which their loops compute them.
+    the rows of their results in another order than that in which their loops compute them. leaves_out:
+    whether a run leaves out kernels whose results no selection takes.
     """
 
     most_nodes: int = MOST_NODES
     most_joins: int | None = None
     reorders: bool = False
+    leaves_out: bool = False
 
 
 @dataclass(slots=True)
@@ -200,7 +214,7 @@ def _heavy_producer(
     fits = [
         draft
         for draft in short
-        if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft, options)
+        if _only_read_by(graph, draft.tail, members) and _follows(graph, nodes, draft, options)
     ]
     return fits[-1] if fits else None
 
@@ -233,7 +247,7 @@ def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:
     return value not in graph.output_set and all(user in members for user in graph.users(value))
 
 
-def _follows(nodes: Sequence[Node], draft: _Draft, options: FusionOptions) -> bool:
+def _follows(graph: Graph, nodes: Sequence[Node], draft: _Draft, options: FusionOptions) -> bool:
     """Whether every reader of a group's result continues it, and so does everything up to the last node."""
     if draft.closed:
         return False
@@ -241,7 +255,9 @@ def _follows(nodes: Sequence[Node], draft: _Draft, options: FusionOptions) -> bo
     for node in nodes:
         if reached.isdisjoint(node.inputs):
             continue
-        if not _continues(node, draft, options):
+        if not _continues(node, draft, options) or (
+            options.leaves_out and _may_leave_out(graph, node, draft)
+        ):
             return False
         reached.update(node.outputs)
     return nodes[-1].output in reached
@@ -258,6 +274,12 @@ def _continues(item: Node, draft: _Draft, options: FusionOptions) -> bool:
         return True
     heavy = draft.anchor is not None and draft.anchor.op.kind is Kind.ANCHOR
     return item.op.epilogue(item.info) or (options.reorders and heavy and item.op.reorders(item.info))
+
+
+def _may_leave_out(graph: Graph, item: Node, draft: _Draft) -> bool:
+    """Whether a selection decides for whole rows if an anchor is needed: as one kernel they would always run."""
+    heavy = draft.anchor is not None and draft.anchor.op.kind is Kind.ANCHOR
+    return heavy and selects_rows(graph, item)
 
 
 def _inlines(item: Node, draft: _Draft) -> bool:

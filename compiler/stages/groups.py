@@ -26,7 +26,9 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     applications = job.limits.of(FUSE)
     most = job.graph.fusion or MOST_NODES
     blocks = job.target.facts.binds_threads
-    fused = fuse(graph, FusionOptions(most if job.does(FUSE) else 1, applications.most, reorders=blocks))
+    most = most if job.does(FUSE) else 1
+    on_host = job.target.device is None
+    fused = fuse(graph, FusionOptions(most, applications.most, reorders=blocks, leaves_out=on_host))
     for node in fused.joined:
         applications.add(described(node))
     joins = job.does(FUSE) and job.graph.attention and not blocks

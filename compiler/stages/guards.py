@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.graph.convert import LaidOut
+from compiler.graph.fuse import MOST_TRUTH_VALUES
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.op import Kind
-
-_MOST_ELEMENTS = 64
-"""Of a condition; to read more would cost about as much as many a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def _of_operand(graph: Graph, node: Node, at: int, need: Need) -> Need:
         return need
     condition = _same_memory(graph, node.inputs[0])
     taken = Guard(condition, expected=at == 1)
-    if condition.type.size > _MOST_ELEMENTS or condition in graph.constants:
+    if condition.type.size > MOST_TRUTH_VALUES or condition in graph.constants:
         return need
     if condition.type.size == 1 and need == Guard(condition, not taken.expected):
         return False  # it is the other operand that is looked at

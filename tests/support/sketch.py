@@ -11,7 +11,7 @@ from compiler.core.target import TargetFacts
 from compiler.core.types import F32
 from compiler.graph.choose_layouts import choose_layouts
 from compiler.graph.edit import Editor
-from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.fuse import FusedGraph, FusionOptions, fuse
 from compiler.graph.ir import Graph, TensorType, Value, verify
 from compiler.graph.ops.windows import Windows
 from compiler.graph.to_loops import GroupFunc
@@ -70,8 +70,8 @@ class Sketch(Editor):
         verify(graph)
         return graph
 
-    def fused(self, *outputs: Value) -> FusedGraph:
-        return fuse(self.graph(*outputs))
+    def fused(self, *outputs: Value, options: FusionOptions | None = None) -> FusedGraph:
+        return fuse(self.graph(*outputs), options)
 
 
 def layouts_of(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:

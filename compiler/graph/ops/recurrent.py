@@ -217,6 +217,7 @@ def _unrolled(
     given = cell.input_products(rows)
     counts = _counts(e, operands.get(_LENGTHS), n)
     state = State(_initial(e, operands, _HIDDEN, at, n), _initial(e, operands, _CELL, at, n))
+    waits = backward and _HIDDEN not in operands
     results: dict[int, Value] = {}
     for step in reversed(range(n.steps)) if backward else range(n.steps):
         part = emit_rows(e, given, step * n.batch, n.batch)
@@ -224,7 +225,8 @@ def _unrolled(
         following = STEPS[kind.name](cell, part, state)
         hidden, result = _kept(e, here, following.hidden, state.hidden)
         inner = following.cell if here is None else _where(e, here, following.cell, state.cell)
-        state, results[step] = State(hidden, inner), result
+        # Backward the steps behind a sequence's end come first, and leave the state as zero as it was.
+        state, results[step] = State(hidden, inner, here if waits else None), result
     return _Direction(tuple(results[step] for step in range(n.steps)), state)
 
 

@@ -30,10 +30,15 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a step hands on to the next one: (batch, hidden) each; only an LSTM changes the cell."""
+    """What a step hands on to the next one: (batch, hidden) each; only an LSTM changes the cell.
+
+    begun: rows of truth values, false where the hidden state is zero as no step has changed it yet; None where
+    nothing is known.
+    """
 
     hidden: Value
     cell: Value
+    begun: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,14 @@ class Cell:
             second = self.e.emit("Concat", kept, zeros, axis=0)
         return self.e.emit("Add", found, self.e.emit("Add", first, second))
 
-    def recurrent(self, first: int, count: int) -> Value:
-        """Weights of the state for some gates."""
-        return emit_slice(self.e, self.parameters.recurrent, 1, first * self.hidden, count * self.hidden)
+    def recurrent_product(self, rows: Value, begun: Value | None, first: int, count: int) -> Value:
+        """The product of what is made of the hidden state with the weights for some gates."""
+        width = self.hidden
+        weights = emit_slice(self.e, self.parameters.recurrent, 1, first * width, count * width)
+        product = self.e.emit("MatMul", rows, weights)
+        if begun is None:
+            return product
+        return self.e.emit("Where", begun, product, emit_scalar(self.e, 0.0, product))
 
     def gate(self, value: Value, number: int) -> Value:
         """The columns of one gate."""
@@ -138,7 +148,7 @@ _ACTIVATIONS: Mapping[str, Activation] = {
 
 def _rnn(cell: Cell, given: Value, state: State) -> State:
     """H' = f(X W + H R + b)."""
-    product = cell.e.emit("MatMul", state.hidden, cell.recurrent(0, 1))
+    product = cell.recurrent_product(state.hidden, state.begun, 0, 1)
     return State(cell.gated(cell.e.emit("Add", product, given), 0), state.cell)
 
 
@@ -146,7 +156,7 @@ def _gru(cell: Cell, given: Value, state: State) -> State:
     """H' = (1 - z) h + z H, where the gates are z, r, h."""
     e, hidden = cell.e, state.hidden
     if cell.is_reset_late:
-        product = e.emit("MatMul", hidden, cell.recurrent(0, 3))
+        product = cell.recurrent_product(hidden, state.begun, 0, 3)
         update, reset = (
             cell.gated(e.emit("Add", cell.gate(product, at), cell.gate(given, at)), 0) for at in (0, 1)
         )
@@ -155,10 +165,10 @@ def _gru(cell: Cell, given: Value, state: State) -> State:
             inner = e.emit("Add", inner, emit_slice(e, cell.parameters.bias, 0, 5 * cell.hidden, cell.hidden))
         inner = e.emit("Mul", reset, inner)
     else:
-        product = e.emit("MatMul", hidden, cell.recurrent(0, 2))
+        product = cell.recurrent_product(hidden, state.begun, 0, 2)
         gates = e.emit("Add", product, emit_slice(e, given, 1, 0, 2 * cell.hidden))
         update, reset = (cell.gated(cell.gate(gates, at), 0) for at in (0, 1))
-        inner = e.emit("MatMul", e.emit("Mul", reset, hidden), cell.recurrent(2, 1))
+        inner = cell.recurrent_product(e.emit("Mul", reset, hidden), state.begun, 2, 1)
     found = cell.gated(e.emit("Add", inner, cell.gate(given, 2)), 1)
     new = e.emit("Mul", cell.one_minus(update), found)
     return State(e.emit("Add", new, e.emit("Mul", update, hidden)), state.cell)
@@ -170,7 +180,7 @@ def _lstm(cell: Cell, given: Value, state: State) -> State:
     The cell is not clipped: ONNX speaks of the inputs of all activations, but onnxruntime clips gates alone.
     """
     e, old = cell.e, state.cell
-    gates = e.emit("Add", e.emit("MatMul", state.hidden, cell.recurrent(0, 4)), given)
+    gates = e.emit("Add", cell.recurrent_product(state.hidden, state.begun, 0, 4), given)
     first = cell.gated(cell.peephole(cell.gate(gates, 0), old, 0), 0)
     if cell.attrs.flag("input_forget"):
         forget = cell.one_minus(first)

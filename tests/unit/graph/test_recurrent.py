@@ -83,6 +83,24 @@ def test_other_floats(op: str, kind: type) -> None:
         assert_close(got[name], array.astype(kind), 1e-5 if kind is np.float64 else 1e-2)
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs", "products"),
+    [("RNN", {}, 1), ("GRU", {}, 2), ("GRU", {"linear_before_reset": 1}, 1), ("LSTM", {}, 1)],
+)
+def test_backward_no_product_is_needed_before_a_sequence_ends(
+    op: str, attrs: dict[str, int], products: int
+) -> None:
+    """The state is still zero in the first step that counts, as in those behind the end."""
+    chosen = {}
+    for direction in ("forward", "reverse"):
+        case = layer(op, {"direction": direction, **attrs}, [5, 6], known=[1, 2, 3, 6])
+        agrees(case)
+        graph = rewrite_graph(imported(case))
+        taken = [graph.producers[node.inputs[1]] for node in graph.nodes if node.op.name == "Where"]
+        chosen[direction] = [node.op.name for node in taken].count("MatMul")
+    assert chosen == {"forward": 0, "reverse": products * (STEPS - 1)}
+
+
 def test_no_steps() -> None:
     given = [np.zeros((0, 2, 4), np.float32), *layer("LSTM", {}).inputs[1:4], None, floats(1, 2, HIDDEN)]
     proto, feeds = single("LSTM", given, {"hidden_size": HIDDEN}, 14, [1, 2, 3], 3)

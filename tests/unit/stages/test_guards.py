@@ -6,6 +6,7 @@ import pytest
 
 from compiler.core.types import BOOL
 from compiler.graph.convert import LaidOut
+from compiler.graph.fuse import FusionOptions
 from compiler.graph.ir import TensorType, Value
 from compiler.stages.guards import Guard, guards_of
 from tests.support.sketch import Sketch, layouts_of
@@ -89,3 +90,23 @@ def test_one_shape_of_a_condition_is_as_good_as_another(s: Sketch) -> None:
     again = s.emit("Reshape", c, shape=(1, 1))
     y = s.emit("Add", s.emit("Where", c, first, x), s.emit("Where", again, first, x))
     assert guards(s, y)[one] == Guard(c, expected=True)
+
+
+def test_a_product_at_the_end_of_a_branch_stays_a_kernel_of_its_own(s: Sketch) -> None:
+    """One with the selection, it would run whichever branch is taken."""
+    x, c = s.input(4, 8), condition(s, 1)
+    product, other = s.emit("MatMul", x, s.weights(8, 8)), s.emit("MatMul", s.emit("Neg", x), s.weights(8, 8))
+    y = s.emit("Where", c, s.emit("Add", product, s.weights(8)), other)
+    fused = s.fused(y, options=FusionOptions(leaves_out=True))
+    assert sorted(tuple(n.op.name for n in group.nodes) for group in fused.groups) == [
+        ("MatMul",), ("MatMul", "Add"), ("Neg",), ("Where",),
+    ]  # fmt: skip
+    joined = s.fused(y)
+    assert [n.op.name for n in joined.groups[-1].nodes][-1] == "Where"
+    assert len(joined.groups) < len(fused.groups), "where all run, a kernel less"
+
+
+def test_a_mask_of_elements_follows_its_product(s: Sketch) -> None:
+    x, c = s.input(4, 8), condition(s, 1, 8)
+    y = s.emit("Where", c, s.emit("MatMul", x, s.weights(8, 8)), x)
+    assert len(s.fused(y, options=FusionOptions(leaves_out=True)).groups) == 1
