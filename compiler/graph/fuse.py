@@ -21,7 +21,6 @@ from compiler.graph.op import PIECES, Kind, Op
 from compiler.loops.build import Builder
 from compiler.loops.ir import Load
 
-
 MOST_TRUTH_VALUES = 64
 """By which a run decides whether it needs a kernel; to read more would cost about as much as many a one."""
 
@@ -277,7 +276,7 @@ def _continues(item: Node, draft: _Draft, options: FusionOptions) -> bool:
 
 
 def _may_leave_out(graph: Graph, item: Node, draft: _Draft) -> bool:
-    """Whether a selection decides for whole rows if an anchor is needed: as one kernel they would always run."""
+    """Whether a selection decides by rows if an anchor is needed: as one kernel they would always run."""
     heavy = draft.anchor is not None and draft.anchor.op.kind is Kind.ANCHOR
     return heavy and selects_rows(graph, item)
 

@@ -32,8 +32,8 @@ class Parameters:
 class State:
     """What a step hands on to the next one: (batch, hidden) each; only an LSTM changes the cell.
 
-    begun: rows of truth values, false where the hidden state is zero as no step has changed it yet; None where
-    nothing is known.
+    begun: rows of truth values, false where the hidden state is zero as no step has changed it yet; None
+    where nothing is known.
     """
 
     hidden: Value
