@@ -55,6 +55,11 @@ class LaidOut:
         layout = self.layouts.get(value)
         return layout.size if layout else value.type.size
 
+    def elements_apart(self, value: Value, alignment: int) -> int:
+        """From the begin of one sample of a free batch to that of the next, in multiples of so many bytes."""
+        whole = max(8 * alignment // value.type.dtype.bits, 1)
+        return -(-self.elements(value) // whole) * whole
+
     @property
     def computed(self) -> list[Group]:
         """The groups that are kernels, in order: all but concatenations whose parts are in place already."""

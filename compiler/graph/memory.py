@@ -18,6 +18,10 @@ ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
 
 
+SAMPLE_ALIGNMENT = 16
+"""Bytes; of samples in memory on devices, whose loads of whole vectors count on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lifetime:
     """A tensor that holds `bytes` from step `first` (written) to step `last` (read), both inclusive."""

@@ -68,7 +68,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
     ("shorten_loops", lambda func, _: shorten_loops(func)),
-    ("over_samples", lambda func, _: over_samples(func)),
+    ("over_samples", lambda func, facts: over_samples(func, launches=facts.launches)),
     ("simplify", lambda func, _: _simplify(func)),
     ("verify_launch", verify_launch),
 )

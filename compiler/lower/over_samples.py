@@ -2,7 +2,8 @@
 
 A function with the attribute `samples` computes one sample. Here its parameters get all of them, and what it
 does is done for each: where it is one parallel loop, threads share samples and their parts; else it is one
-sample after the other.
+sample after the other. On devices nothing changes here: a launch has as many times its blocks as there are
+samples, each set of which begins with the memory of its own (`render/device.py`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 
 
-def over_samples(func: Func) -> Func:
-    """Flat loops for one sample -> flat loops for as many as the dimension says."""
+def over_samples(func: Func, *, launches: bool) -> Func:
+    """Flat loops for one sample -> flat loops for as many as the dimension says.
+
+    launches: whether a device starts them.
+    """
     largest, *steps = dict(func.attrs).get(SAMPLES, (0,))
-    if not largest:
+    if not largest or launches:
         return func
     names = names_in(func.body)
     count, sample = Var(fresh("samples", names)), Var(fresh("sample", names))

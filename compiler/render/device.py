@@ -6,11 +6,14 @@ On devices that bind loops to threads, the position along a hardware axis takes 
 the extents of these loops are those of the launch. On others (the cores of a processor behind a device's
 interface) the blocks, of one thread each, deal out the iterations of an outermost parallel loop among them.
 Their private arrays lie in what the threads of a block share, or in global memory where they are too large.
+
+A function of one sample of a free batch is launched with as many times its blocks along z as there are
+samples; each block finds the memory of its sample first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -22,6 +25,7 @@ from compiler.loops.ir import (
     CONSTANT,
     FRAGMENT,
     GLOBAL,
+    SAMPLES,
     SCRATCH,
     SHARED,
     Alloc,
@@ -123,6 +127,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._block_used = 0
         self._extents: dict[str, int] = {}
         self._begins = False
+        self._steps = _steps(kernel.func)
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
@@ -141,6 +146,7 @@ class _LaunchPrinter(FunctionPrinter):
             bytes_there = self.device.pointer(self.words.memory["u8"], GLOBAL)
             params.append(f"{bytes_there}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
+        self._find_sample(numbered)
         self._begins = bool(self.device.begin)
         if _is_grid(nest):
             assert isinstance(nest, For)
@@ -151,12 +157,32 @@ class _LaunchPrinter(FunctionPrinter):
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
         head = self.device.kernel(name, params, block, self._resident(grid, block))
-        sizes = " ".join(f"b{n}[{int_of(item.shape[0])}]" for n, item in numbered)
+        sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
         elastic = _is_grid(nest)
         dynamic = self._shared_bytes if self._asks and self.device.shared_at is not None else 0
         return text, Launch(name, grid, block, self._shared_bytes, taken, elastic, self._block_bytes, dynamic)
+
+    def _find_sample(self, numbered: Sequence[tuple[int, Buffer]]) -> None:
+        """Pointers to the sample that a block is for, in parameters that hold all of them."""
+        axis, blocks = self.device.axes["blockIdx.z"], self._extents["blockIdx.z"]
+        sample = f"({self.words.memory['i64']})({axis})" + (f" / {blocks}" if blocks > 1 else "")
+        for n, item in numbered:
+            if step := self._steps.get(item):
+                kind, name = f"{self.pointer_type(item)}{self._restrict(item)}", f"b{n}s"
+                self.pointers[item] = name
+                self.writer.declare(name, f"{kind} {name} = b{n} + {sample} * {step};")
+
+    def _size(self, item: Buffer) -> str:
+        """Elements of a parameter, and how many more for each further sample: so many blocks along z."""
+        step = self._steps.get(item)
+        return f"{int_of(item.shape[0])}" + (f"+{step}/{self._extents['blockIdx.z']}" if step else "")
+
+    def _position(self, tag: str) -> str:
+        """A block's or thread's position along an axis, within its sample."""
+        whole = self.device.axes[tag]
+        return f"{whole} % {self._extents[tag]}" if self._steps and tag == "blockIdx.z" else whole
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""
@@ -229,7 +255,7 @@ class _LaunchPrinter(FunctionPrinter):
         if extent == self._extents[item.tag]:
             self._along(item.tag, item)
         else:
-            with self.writer.braces(f"if ({self.device.axes[item.tag]} < {extent}) "):
+            with self.writer.braces(f"if ({self._position(item.tag)} < {extent}) "):
                 self._along(item.tag, item)
         self.sim = outer
 
@@ -250,7 +276,7 @@ class _LaunchPrinter(FunctionPrinter):
         self.sim = self.sim.bind(item.var.name, 0, _extent(item) - 1)
         var = self.writer.fresh("i")
         self.values[item.var.name] = var
-        self.writer.declare(var, f"const {self.words.index} {var} = {self.device.axes[tag]};")
+        self.writer.declare(var, f"const {self.words.index} {var} = {self._position(tag)};")
         self.stmt(item.body)
 
     def _barrier(self, item: Barrier) -> None:
@@ -341,8 +367,12 @@ class _LaunchPrinter(FunctionPrinter):
         self._scopes[buffer] = GLOBAL
         name = self._named(buffer)
         kind = self.device.pointer(self.element_type(buffer), GLOBAL)
-        block = f"({self.words.memory['i64']}){self.device.axes['blockIdx.x']} * {self._block_bytes}"
-        start = f"({kind.rstrip()})({_OWN} + {block} + {self._block_used})"
+        axes = self.device.axes
+        block = axes["blockIdx.x"]
+        if self._steps:
+            block = f"({axes['blockIdx.z']} * {axes['gridDim.x']} + {block})"
+        place = f"({self.words.memory['i64']}){block} * {self._block_bytes}"
+        start = f"({kind.rstrip()})({_OWN} + {place} + {self._block_used})"
         self._block_used += _room(size * buffer.dtype.bytes)
         self.writer.declare(name, f"{kind}{self.words.restrict} {name} = {start};")
 
@@ -377,6 +407,16 @@ class _LaunchPrinter(FunctionPrinter):
         AsyncCommit: _async_commit,
         AsyncWait: _async_wait,
     }
+
+
+def _steps(func: Func) -> dict[Buffer, int]:
+    """Elements from one sample of a free batch to the next, of parameters that hold one for each."""
+    largest, *steps = dict(func.attrs).get(SAMPLES, (0,))
+    if not largest:
+        return {}
+    tensors = [item for item in func.params if item not in func.workspace]
+    found = {item: step for item, step in zip(tensors, steps, strict=True) if step}
+    return found | {item: _room(_bytes(item)) // item.dtype.bytes for item in func.workspace}
 
 
 def _bytes(buffer: Buffer) -> int:

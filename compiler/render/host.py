@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 10
+PLAN_VERSION = 11
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -131,11 +131,16 @@ class PlanLaunch:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What a device executes instead of calls: launches in order. functions: names in the module."""
+    """What a device executes instead of calls: launches in order. functions: names in the module.
+
+    sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
+    has as many times the blocks along z as there are samples. 0: no batch is free.
+    """
 
     target: str
     functions: tuple[str, ...]
     launches: tuple[PlanLaunch, ...]
+    sample_alignment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +310,8 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
     functions = "functions" if plan.functions else "nullptr"
     named = (("launches", plan.launches), ("launch_args", range(first)))
     tables = [prefix + name if items else "nullptr" for name, items in named]
-    fields = (f'"{_checked(plan.target)}"', len(plan.functions), len(plan.launches), functions, *tables)
+    counts = (len(plan.functions), len(plan.launches))
+    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, plan.sample_alignment)
     return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
 
 

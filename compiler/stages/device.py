@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import accumulate
 
 from compiler.core.files import sha256_file
+from compiler.core.target import TargetFacts
+from compiler.graph.memory import SAMPLE_ALIGNMENT
 from compiler.render.host import DevicePlan, PlanLaunch, PlanStep
 from compiler.stages.dump import MODULE
 from compiler.stages.job import CompileJob
@@ -25,8 +28,19 @@ def device_module(kernels: Sequence[Kernel], job: CompileJob) -> Module | None:
     return Module(text, launches, sha256_file(job.model)[:_MODEL_DIGITS])
 
 
-def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep]) -> DevicePlan:
-    """The launches of one run: those of each step's kernel, on the step's arguments."""
+def most_samples(kernels: Sequence[Kernel], facts: TargetFacts) -> int:
+    """Of a free batch: as many as all grids have room for, along z."""
+    blocks = max((launch.grid[2] for kernel in kernels for launch in kernel.launches), default=1)
+    return (facts.limit("grid_z") or sys.maxsize) // blocks
+
+
+def device_plan(
+    target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep], *, has_samples: bool
+) -> DevicePlan:
+    """The launches of one run: those of each step's kernel, on the step's arguments.
+
+    has_samples: whether each is for one sample of a free batch.
+    """
     numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
     firsts = accumulate((len(step.all_args) for step in steps), initial=0)
     launches = [
@@ -44,4 +58,5 @@ def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep
         for number, (step, first) in enumerate(zip(steps, firsts, strict=False))
         for launch in kernels[step.kernel].launches
     ]
-    return DevicePlan(target, tuple(numbers), tuple(launches))
+    alignment = SAMPLE_ALIGNMENT if has_samples else 0
+    return DevicePlan(target, tuple(numbers), tuple(launches), alignment)

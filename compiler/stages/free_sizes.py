@@ -163,8 +163,7 @@ class _Free:
     def _attempt(self) -> Graph:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
         reason = ""
-        on_device = self.job.target.device is not None  # whose launches are for one number of samples
-        if self._may_be_batch() and not on_device:
+        if self._may_be_batch():
             try:
                 return self._with_batch()
             except (NotSeparateError, FixedSizeError) as found:

@@ -16,6 +16,7 @@ from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, Value
+from compiler.graph.memory import SAMPLE_ALIGNMENT
 from compiler.graph.to_loops import Derived, GroupForms, GroupFunc, chosen_form, form_decision
 from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
@@ -180,7 +181,7 @@ class _Makers:
         """The function with all that the model around it says of its tensors."""
         if self._parts is not None:
             made = _of_sizes(self._parts.add(group, made), self._laid_out, self._parts)
-        made = _of_samples(made, self._laid_out)
+        made = _of_samples(made, self._laid_out, on_device=self._job.target.device is not None)
         return _in_place(made, group.nodes[-1]) if group.nodes[-1].output in self._grown else made
 
 
@@ -207,14 +208,15 @@ def _in_place(made: GroupFunc, node: Node) -> GroupFunc:
     return replace(made, func=made.func.replace(attrs=attrs))
 
 
-def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
+def _of_samples(made: GroupFunc, laid_out: LaidOut, *, on_device: bool) -> GroupFunc:
     """The function with the way from one sample of a free batch to the next in each of its tensors."""
     graph, roots = laid_out.fused.graph, laid_out.roots
     if graph.batch is None:
         return made
     shared = graph.constants.keys() | made.derived.keys() | {*graph.inputs[len(graph.operands) :]}
     memory = [roots[value].parent if value in roots else value for value in made.values]
-    steps = tuple(0 if root in shared else laid_out.elements(root) for root in memory)
+    alignment = SAMPLE_ALIGNMENT if on_device else 1
+    steps = tuple(0 if root in shared else laid_out.elements_apart(root, alignment) for root in memory)
     attrs = (*made.func.attrs, (SAMPLES, (graph.batch.largest, *steps)))
     return replace(made, func=made.func.replace(attrs=attrs))
 

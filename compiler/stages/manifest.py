@@ -49,7 +49,7 @@ def model_manifest(
         "inputs": _tensors(graph, graph.operands, graph.input_names, graph.input_types),
         "outputs": _tensors(graph, graph.results, graph.output_names, graph.output_types),
         "checks": graph.output_names[len(graph.results) + graph.counts :],
-        "batch": asdict(graph.batch) if graph.batch is not None else None,
+        "batch": {**asdict(graph.batch), "largest": plan.symbols[0].maximum} if graph.batch else None,
         "symbols": [asdict(symbol) for symbol in graph.symbols],
         "states": [
             {"input": graph.input_names[s.input], "output": graph.output_names[s.output], "axis": s.axis}

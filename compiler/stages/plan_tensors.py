@@ -14,13 +14,16 @@ from compiler.render.host import PlanDim, PlanState, PlanSymbol, PlanTensor
 from compiler.stages.states import StatePair
 
 
-def plan_symbols(graph: Graph) -> tuple[PlanSymbol, ...]:
-    """The dimensions that a run decides. Raises InternalError where no input says what one of them is."""
+def plan_symbols(graph: Graph, room: int) -> tuple[PlanSymbol, ...]:
+    """The dimensions that a run decides; there is room for so many samples of a free batch.
+
+    Raises InternalError where no input says what one of them is.
+    """
     own = {symbol_of(extent) for value in graph.operands for extent in graph.extents.get(value, ())}
     for number, symbol in enumerate(graph.symbols):
         if number not in own and not symbol.counted:
             raise InternalError(f"no dimension of an input is {symbol.name!r}")
-    batch = [PlanSymbol(1, graph.batch.largest)] if graph.batch is not None else []
+    batch = [PlanSymbol(1, min(graph.batch.largest, room))] if graph.batch is not None else []
     return (*batch, *(PlanSymbol(item.minimum, item.maximum, item.step) for item in graph.symbols))
 
 

@@ -22,7 +22,7 @@ from compiler.render.host import (
     PlanSymbol,
 )
 from compiler.stages.constants import ConstantPool, GraphConstants
-from compiler.stages.device import device_plan
+from compiler.stages.device import device_plan, most_samples
 from compiler.stages.dump import PLAN
 from compiler.stages.guards import Guard, guards_of
 from compiler.stages.job import CompileJob
@@ -59,8 +59,13 @@ class Storage:
     lifetimes: tuple[Lifetime, ...] = ()
 
 
-def plan_storage(laid_out: LaidOut, steps: Sequence[Use], *, shared: bool = True) -> Storage:
-    """Give every tensor that a step touches its slot; `shared`: those not alive at once share memory."""
+def plan_storage(
+    laid_out: LaidOut, steps: Sequence[Use], *, shared: bool = True, together: bool = False
+) -> Storage:
+    """Give every tensor that a step touches its slot; `shared`: those not alive at once share memory.
+
+    together: a step works on all samples of a free batch at the same time, each of which needs workspaces.
+    """
     graph, roots = laid_out.fused.graph, laid_out.roots
     fixed = {value: PlanArg(ArgKind.INPUT, number) for number, value in enumerate(graph.inputs)}
     for number, value in enumerate(graph.outputs):
@@ -88,17 +93,24 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use], *, shared: bool = True
         plan, samples = plan_memory([*tensors, *work]), NO_MEMORY
         slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
     else:
-        plan, samples = plan_memory(work), plan_memory(tensors)
+        plan = NO_MEMORY if together else plan_memory(work)
+        samples = plan_memory([*tensors, *work] if together else tensors)
         slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.bytes, samples.offsets[root]) for root in spans})
     for value, inside in roots.items():
         if inside.parent in slots:
             base = slots[inside.parent]
             slots[value] = replace(base, offset=base.offset + inside.offset)
     workspace = tuple(
-        tuple(PlanArg(ArgKind.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
+        tuple(_workspace((number, n), plan, samples) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
     )
     return Storage(slots, workspace, plan, samples, (*tensors, *work))
+
+
+def _workspace(key: tuple[int, int], plan: MemoryPlan, samples: MemoryPlan) -> PlanArg:
+    if key in plan.offsets:
+        return PlanArg(ArgKind.ARENA, 0, plan.offsets[key])
+    return PlanArg(ArgKind.ARENA, 0, plan.bytes, samples.offsets[key])
 
 
 def _bytes(laid_out: LaidOut, value: Value) -> int:
@@ -149,7 +161,8 @@ def _plan_graph(
     if target.device is None:
         guards = guards_of(laid_out, written)
     uses = [_use(step, kernels[step.kernel], graph, guard) for step, guard in zip(steps, guards, strict=True)]
-    storage = plan_storage(laid_out, uses, shared=job.does_whole(SHARE_MEMORY))
+    shared, together = job.does_whole(SHARE_MEMORY), target.device is not None
+    storage = plan_storage(laid_out, uses, shared=shared, together=together)
     plan_steps = []
     for number, step in enumerate(steps):
         kernel = kernels[step.kernel]
@@ -158,6 +171,10 @@ def _plan_graph(
         args[first_output:first_output] = storage.workspace[number]
         guard = _plan_guard(guards[number], laid_out, storage)
         plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number, guard))
+    device = None
+    if target.device is not None:
+        has_samples = graph.batch is not None
+        device = device_plan(target.text, kernels, plan_steps, has_samples=has_samples)
     plan = HostPlan(
         inputs=plan_inputs(graph),
         outputs=plan_outputs(graph),
@@ -171,10 +188,10 @@ def _plan_graph(
         sizes=graph.sizes,
         first_size=0 if graph.batch is None else 1,
         counts=graph.counts,
-        symbols=plan_symbols(graph),
+        symbols=plan_symbols(graph, most_samples(kernels, target.facts)),
         states=plan_states(graph, states_of(laid_out)),
         threads=job.options.threads or 0,
-        device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
+        device=device,
     )
     job.dump.model(PLAN, plan_text(laid_out.fused, steps, storage.slots, plan))
     return plan, storage

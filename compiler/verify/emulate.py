@@ -61,7 +61,7 @@ _KERNEL = re.compile(
     r'extern "C" __global__ [^\n]*?(?P<name>\w+)\([^)\n]*\) \{',
     re.MULTILINE,
 )
-_SIZE = re.compile(r"\w+\[\d+\]")
+_SIZE = re.compile(r"\w+\[\d+(?:\+\d+/\d+)?\]")
 _UNIT = "kernels.cpp"
 """The name of a source of kernels: the emulator looks for it among the places of a call."""
 _LINES_A_FILE = 1500
@@ -80,7 +80,10 @@ tk_emu_text_end:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedKernel:
-    """A kernel's part of a module: its text, from `line` on; `sizes`: its parameters with their elements."""
+    """A kernel's part of a module: its text, from `line` on; `sizes`: its parameters with their elements.
+
+    Where a batch is free, with how many more there are for so many further blocks along z: `b0[64+80/1]`.
+    """
 
     name: str
     sizes: tuple[str, ...]

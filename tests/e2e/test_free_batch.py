@@ -16,6 +16,7 @@ from compiler import CompileOptions
 from compiler.library_inspection import inspect_library
 from compiler.runtime.manifest import manifest_of
 from tests.support.command import Result
+from tests.support.emulated_models import TARGETS, text_only
 
 Tk = Callable[..., Result]
 Array = np.ndarray
@@ -88,14 +89,14 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", MODELS)
-def test_as_onnxruntime(name: str, threads: int, tmp_path: Path) -> None:
-    path, library = tmp_path / "m.onnx", tmp_path / "m.so"
+def check(name: str, target: str, directory: Path, device: str | None = None, threads: int = 1) -> None:
+    """Several batches in turns, by one library."""
+    path, library = directory / "m.onnx", directory / "m.so"
     onnx.save(MODELS[name], path)
-    compiler.compile_model(path, CompileOptions(output=library, target="cpu"))
+    compiler.compile_model(path, CompileOptions(output=library, target=target))
+    assert manifest_of(library)["batch"]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    with compiler.load(library) as loaded, loaded.context(threads) as context:
+    with compiler.load(library, device=device) as loaded, loaded.context(threads) as context:
         for count in COUNTS:
             x = some(count, *loaded.inputs[0].shape[1:])
             (expected,) = session.run(None, {"x": x})
@@ -103,6 +104,26 @@ def test_as_onnxruntime(name: str, threads: int, tmp_path: Path) -> None:
             assert context.run({"x": x}, out={"y": given})["y"] is given
             np.testing.assert_allclose(given, expected, rtol=1e-4, atol=1e-5)
             np.testing.assert_array_equal(context.run({"x": x})["y"], given)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_as_onnxruntime(name: str, threads: int, tmp_path: Path) -> None:
+    check(name, "cpu", tmp_path, threads=threads)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_on_a_device(name: str, opencl_driver: str, tmp_path: Path) -> None:
+    """Samples of 35 and 37 numbers, and ten results of each, do not lie as the caller's do."""
+    check(name, "opencl-cpu", tmp_path, opencl_driver)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_in_the_emulator(name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_only(monkeypatch)
+    check(name, target, tmp_path, "emulator")
 
 
 def test_the_library_says_what_is_free(tk: Tk, tmp_path: Path) -> None:

@@ -27,27 +27,42 @@ uintptr_t rounded(uintptr_t value, uintptr_t to) { return (value + to - 1) / to 
 
 // ---------------------------------------------------------------- arguments
 
-// "b0[64] b2[16]": the names and elements of a kernel's parameters.
-std::vector<std::pair<std::string, int64_t>> read_sizes(const char *text) {
-  std::vector<std::pair<std::string, int64_t>> sizes;
+// A kernel's parameter: its elements for one sample of a batch, and how many more each further one has, which is so
+// many blocks along z.
+struct Size {
+  std::string name;
+  int64_t elements = 0, more = 0, blocks = 1;
+
+  int64_t of_grid(uint32_t z) const { return elements + more * (z / blocks - 1); }
+};
+
+// "b0[64+80/2] b2[16]": the parameters of a kernel.
+std::vector<Size> read_sizes(const char *text) {
+  std::vector<Size> sizes;
   while (const char *open = std::strchr(text, '[')) {
     char *end = nullptr;
-    sizes.emplace_back(std::string(text + std::strspn(text, " "), open), std::strtoll(open + 1, &end, 10));
+    Size size;
+    size.name = std::string(text + std::strspn(text, " "), open);
+    size.elements = std::strtoll(open + 1, &end, 10);
+    if (*end == '+') size.more = std::strtoll(end + 1, &end, 10);
+    if (*end == '/') size.blocks = std::strtoll(end + 1, &end, 10);
+    sizes.push_back(size);
     text = end + (*end == ']');
   }
   return sizes;
 }
 
 // Regions of all arguments, by address; those that overlap become one.
-std::vector<Region> read_regions(const tk_emu_kernel &kernel, void *const *args) {
+std::vector<Region> read_regions(const tk_emu_kernel &kernel, void *const *args, uint32_t z) {
   const auto sizes = read_sizes(kernel.sizes);
   std::vector<Region> found;
   for (int i = 0; i < kernel.n_params; ++i) {
     Region region = {};
-    region.names = sizes[static_cast<size_t>(i)].first;
+    const Size &size = sizes[static_cast<size_t>(i)];
+    region.names = size.name;
     region.original = static_cast<unsigned char *>(args[i]);
     region.element_bytes = kernel.element_bytes[i];
-    region.bytes = sizes[static_cast<size_t>(i)].second * region.element_bytes;
+    region.bytes = size.of_grid(z) * region.element_bytes;
     region.constant = kernel.constant[i];
     found.push_back(region);
   }
@@ -138,7 +153,7 @@ std::string prepare(Launch &launch, const EmulatedLaunch &wanted) {
   try {
     for (const SharedArray &array : image().arrays)
       if (array.kernel == kernel->name) launch.arrays.push_back(&array);
-    launch.regions = read_regions(*kernel, wanted.args);
+    launch.regions = read_regions(*kernel, wanted.args, wanted.grid[2]);
     place_regions(launch);
   } catch (const std::bad_alloc &) {
     return "the emulator is out of memory";

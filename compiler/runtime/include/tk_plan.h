@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 10
+#define TK_PLAN_VERSION 11
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -144,6 +144,8 @@ typedef struct tk_device_plan {
   const char *const *functions; /* names in the images */
   const tk_launch *launches;    /* in order */
   const int32_t *args;          /* indices into tk_plan.args */
+  int32_t sample_alignment;     /* not 0: a run has as many times the blocks along z as symbol 0 says, and in each tensor
+                                 * whose first dimension that is, samples begin at multiples of so many bytes */
 } tk_device_plan;
 
 /* A plan for some of the model's sizes, with kernels and memory of its own: for runs in which each symbol of the general

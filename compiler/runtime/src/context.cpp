@@ -329,8 +329,9 @@ tk_status tk_context::run_alone(const tk::Arguments &arguments, const tk::Timing
   for (tk::Box &box : input_boxes_) box.set(symbols_);
   for (tk::Box &box : output_boxes_) box.set(symbols_);
   states_.begin(&inputs_);
-  if (const tk_status status = device_ != nullptr ? device_->run(inputs_, input_boxes_, outputs_, output_boxes_, timing)
-                                                  : run_on_host(timing))
+  if (const tk_status status =
+          device_ != nullptr ? device_->run(symbols_, inputs_, input_boxes_, outputs_, output_boxes_, timing)
+                             : run_on_host(timing))
     return status;
   if (const tk_status status = settle(states_.wanted(arguments))) return status;
   states_.keep(symbols_);

@@ -94,6 +94,22 @@ int64_t DeviceContext::bytes_of_blocks(const tk_device_plan &plan) const {
   return most;
 }
 
+tk_status DeviceContext::place_samples(const std::vector<int64_t> &symbols) {
+  const tk_plan &plan = *model_.plan;
+  if (plan.device->sample_alignment == 0) return TK_OK;
+  samples_ = symbols[0];
+  const int64_t arena = checked_product(plan.sample_bytes, samples_);
+  const int64_t blocks = checked_product(bytes_of_blocks(*plan.device), samples_);
+  if (arena < 0 || blocks < 0)
+    return fail(TK_ERR_MEMORY, "no memory for the intermediate results of %lld samples (%lld bytes each)",
+                static_cast<long long>(samples_), static_cast<long long>(plan.sample_bytes));
+  const int64_t needed = plan.arena_bytes + arena;
+  if (room_->arena.bytes < needed || room_->blocks.bytes < blocks)
+    if (const tk_status status = queue_->finish()) return status;  // a run before may still be at work there
+  if (const tk_status status = reserve(&room_->arena, needed)) return status;
+  return reserve(&room_->blocks, blocks);
+}
+
 tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
   if (own->bytes >= bytes) return TK_OK;
   model_.device->release(own->data);
@@ -194,7 +210,7 @@ void DeviceContext::resolve() {
                             : arg.kind == TK_ARG_OUTPUT ? outputs_[index]
                             : arg.kind == TK_ARG_CONST  ? static_cast<unsigned char *>(model_.device_constants)
                                                         : room_->arena.data;
-      pointers_.push_back(base == nullptr ? nullptr : base + arg.offset);
+      pointers_.push_back(base == nullptr ? nullptr : base + arg.offset + arg.sample_offset * samples_);
     }
     if (launches[n].block_bytes != 0) pointers_.push_back(room_->blocks.data);
   }
@@ -207,7 +223,7 @@ tk_status DeviceContext::launch_steps(int32_t first, int32_t end) {
     const tk_launch &item = plan.device->launches[n];
     const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
     const Launch launch = {item.function,
-                           {columns(item), item.grid[1], item.grid[2]},
+                           {columns(item), item.grid[1], item.grid[2] * static_cast<uint32_t>(samples_)},
                            {item.block[0], item.block[1], item.block[2]},
                            item.shared_bytes,
                            item.dynamic_bytes};
@@ -225,9 +241,13 @@ bool DeviceContext::record(int32_t number, int32_t first, int32_t end, int32_t t
   return queue_->end_recording(number) == TK_OK && launched == TK_OK;
 }
 
+bool DeviceContext::is_of_this_run(const Recording &recording) const {
+  return recording.pointers == pointers_ && recording.samples == samples_;
+}
+
 size_t DeviceContext::find_recording() {
   for (size_t i = 0; i < recordings_.size(); ++i)
-    if (recordings_[i].pointers == pointers_) return i;
+    if (is_of_this_run(recordings_[i])) return i;
   if (recordings_.size() < kRecordings) {
     recordings_.emplace_back();
     return recordings_.size() - 1;
@@ -241,8 +261,9 @@ tk_status DeviceContext::launch_or_replay() {
   const size_t found = find_recording();
   Recording &recording = recordings_[found];
   recording.last_run = ++runs_;
-  if (recording.pointers != pointers_) {
+  if (!is_of_this_run(recording)) {
     recording.pointers = pointers_;
+    recording.samples = samples_;
     recording.is_recorded = false;
     return launch_all();
   }
@@ -381,9 +402,10 @@ tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::v
   return timing.run != nullptr ? queue_->mark(1) : TK_OK;
 }
 
-tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
-                             const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes,
-                             const Timing &timing) {
+tk_status DeviceContext::run(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
+                             const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
+                             const std::vector<Box> &output_boxes, const Timing &timing) {
+  if (const tk_status status = place_samples(symbols)) return status;
   if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, timing)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more
     return status;

@@ -24,8 +24,10 @@ class DeviceContext {
   DeviceContext(const DeviceContext &) = delete;
   DeviceContext &operator=(const DeviceContext &) = delete;
 
-  tk_status run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
-                const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, const Timing &timing);
+  // `symbols`: of this run; the first one says how many samples there are, where a batch is free.
+  tk_status run(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
+                const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
+                const std::vector<Box> &output_boxes, const Timing &timing);
 
   // Once it is known how much of outputs there is, which boxes say: gives callers those parts.
   tk_status hand_over_counted(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
@@ -51,9 +53,10 @@ class DeviceContext {
     Own arena, blocks;
   };
 
-  // The launches of runs with the same pointers; callers that take turns with buffers have several.
+  // The launches of runs with the same pointers and as many samples; callers that take turns with buffers have several.
   struct Recording {
     std::vector<void *> pointers;
+    int64_t samples = 0;
     bool is_recorded = false;
     uint64_t last_run = 0;
   };
@@ -67,6 +70,7 @@ class DeviceContext {
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
   tk_status reserve_room();
+  tk_status place_samples(const std::vector<int64_t> &symbols);
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   // States lie in the memory of the outputs that they are extended to.
   tk_status place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
@@ -87,7 +91,8 @@ class DeviceContext {
   tk_status time_launches(tk_step_time *times);
   // What all launches of a run take that was done in so many nanoseconds.
   tk_status time_kernels(int64_t once, int64_t *nanoseconds);
-  size_t find_recording();  // that of the pointers, else in place of the one that was not used for the longest time
+  bool is_of_this_run(const Recording &recording) const;
+  size_t find_recording();  // that of this run, else in place of the one that was not used for the longest time
   tk_status hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
   static bool goes_by_host(const Buffer &given, const Box &box);
   tk_status hand_over_part(size_t output, const Buffer &given, const Box &box);
@@ -102,6 +107,7 @@ class DeviceContext {
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<Mapping> host_inputs_, host_outputs_;  // as own_..., between the device and the caller's memory
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
+  int64_t samples_ = 1;                            // of this run
   std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<Recording> recordings_;
   uint64_t runs_ = 0;

@@ -10,6 +10,10 @@ int64_t floor_of(int64_t value, int64_t divisor) {
   return value / divisor - (value % divisor != 0 && value < 0 ? 1 : 0);
 }
 
+int64_t sample_alignment(const tk_plan &plan) {
+  return plan.device == nullptr || plan.device->sample_alignment == 0 ? 1 : plan.device->sample_alignment;
+}
+
 }  // namespace
 
 int64_t extent_of(const tk_plan_dim &dim, const std::vector<int64_t> &symbols) {
@@ -70,12 +74,13 @@ bool range_of(const tk_plan &plan, const tk_plan_dim &dim, int64_t *least, int64
 }
 
 Box::Box(const tk_plan &plan, const tk_plan_tensor &tensor, const tk_plan_tensor &memory, bool apart)
-    : tensor_(tensor), memory_(memory), apart_(apart) {
+    : tensor_(tensor), memory_(memory), apart_(apart), alignment_(sample_alignment(plan)) {
   const size_t rank = static_cast<size_t>(tensor.rank);
   extents_.resize(rank);
   steps_.resize(rank);
   for (size_t i = 0; i < rank; ++i)
-    if (tensor.dims[i].factors != nullptr && tensor.dims[i].extent >= 0 && plan.n_symbols > 0) open_ = true;
+    if (tensor.dims[i].factors != nullptr && plan.n_symbols > 0)
+      open_ = open_ || tensor.dims[i].extent >= 0 || alignment_ > 1;
   for (size_t i = 0; i < rank; ++i) counted_ = counted_ || tk::is_counted(plan, tensor.dims[i]);
 }
 
@@ -89,6 +94,13 @@ void Box::set(const std::vector<int64_t> &symbols) {
   for (size_t i = rank; i-- > 0;) {
     const tk_plan_dim &dim = tensor_.dims[i];
     extents_[i] = extent_of(dim, symbols);
+    if (dim.extent < 0 && step % alignment_ != 0) {
+      step += alignment_ - step % alignment_;
+      if (whole_ && extents_[i] > 1) {
+        whole_ = false;
+        outer_ = i + 1;
+      }
+    }
     steps_[i] = step;
     const int64_t bound = dim.extent < 0 ? extents_[i] : memory_.dims[i].extent;
     step *= bound;

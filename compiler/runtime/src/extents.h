@@ -70,7 +70,8 @@ class Box {
 
   const tk_plan_tensor &tensor_, &memory_;
   const bool apart_;
-  bool open_ = false;              // more than the samples of a batch differ from run to run
+  const int64_t alignment_;        // of samples in our memory; 1: they lie as the caller's do
+  bool open_ = false;              // more than the samples of a batch differ from run to run, or those lie apart
   bool counted_ = false;
   bool whole_ = true;
   int64_t bytes_ = 0, run_ = 0;    // run_: bytes side by side in both
