@@ -28,7 +28,7 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 
 
-def over_samples(func: Func, *, launches: bool) -> Func:
+def over_samples(func: Func, *, launches: bool = False) -> Func:
     """Flat loops for one sample -> flat loops for as many as the dimension says.
 
     launches: whether a device starts them.

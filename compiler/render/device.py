@@ -167,7 +167,7 @@ class _LaunchPrinter(FunctionPrinter):
     def _find_sample(self, numbered: Sequence[tuple[int, Buffer]]) -> None:
         """Pointers to the sample that a block is for, in parameters that hold all of them."""
         axis, blocks = self.device.axes["blockIdx.z"], self._extents["blockIdx.z"]
-        sample = f"({self.words.memory['i64']})({axis})" + (f" / {blocks}" if blocks > 1 else "")
+        sample = f"({self.words.memory['i64']})({axis}{f' / {blocks}' if blocks > 1 else ''})"
         for n, item in numbered:
             if step := self._steps.get(item):
                 kind, name = f"{self.pointer_type(item)}{self._restrict(item)}", f"b{n}s"

@@ -35,7 +35,7 @@ def most_samples(kernels: Sequence[Kernel], facts: TargetFacts) -> int:
 
 
 def device_plan(
-    target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep], *, has_samples: bool
+    target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep], *, has_samples: bool = False
 ) -> DevicePlan:
     """The launches of one run: those of each step's kernel, on the step's arguments.
 

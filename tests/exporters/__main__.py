@@ -31,14 +31,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="just exporters", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="models, or patterns; default: all")
     parser.add_argument("--sizes", type=int, default=5, metavar="N", help="the first so many; default: 5")
-    parser.add_argument("--write", action="store_true", help="write docs/exporters.md")
+    parser.add_argument("--target", default="cpu", help="TARGET or TARGET@DEVICE; default: cpu")
+    parser.add_argument("--write", action="store_true", help="write docs/exporters.md, for cpu")
     given = parser.parse_args()
+    target, _, device = given.target.partition("@")
+    if given.write and target != "cpu":
+        parser.error("the page is of cpu")
     patterns = given.names or ["*"]
     names = [one for one in zoo.exported() if any(fnmatchcase(one, pattern) for pattern in patterns)]
     outcomes = []
     for name in names:
         with compiler.private_directory("tk-exporters") as folder:
-            outcomes.append(attempt(name, folder, given.sizes))
+            outcomes.append(attempt(name, folder, given.sizes, target, device or None))
         sys.stdout.write(_line(outcomes[-1]))
         sys.stdout.flush()
     if given.write:

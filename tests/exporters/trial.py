@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,19 +45,22 @@ class Outcome:
         return not self.problem and self.runs > 0
 
 
-def attempt(name: str, folder: Path, sizes: int = 5) -> Outcome:
+def attempt(
+    name: str, folder: Path, sizes: int = 5, target: str = "cpu", device: str | None = None
+) -> Outcome:
     """Try a model without flags, then with everything but the batch given, then with everything given."""
     record, path = zoo.network(name), folder / f"{name}.onnx"
     zoo.make(name, path)
     runs = list(itertools.islice(_references(record, path), sizes))
     symbols = [symbol for symbol, _ in record.free]
+    plain = CompileOptions(output=folder / f"{name}.so", target=target)
     choices = dict.fromkeys([(), tuple(symbols[1:]), tuple(symbols)])
     why = ""
     for fixed in choices:
         if "batch" not in fixed and any(symbol in fixed for symbol in _nameless(record, path)):
             continue  # --shape gives a value to the batch, too
         try:
-            worst = max(_differences(path, folder / f"{name}.so", record, fixed, runs))
+            worst = max(_differences(path, plain, record, fixed, runs, device))
         except OpenDimensionsError as error:
             why = why or error.not_free or "more than the batch is free"
         except (TkError, AssertionError) as error:
@@ -104,21 +107,24 @@ def _nameless(record: Network, path: Path) -> set[str]:
 
 
 def _differences(
-    path: Path, library: Path, record: Network, fixed: Sequence[str], runs: Sequence[Run]
+    path: Path,
+    plain: CompileOptions,
+    record: Network,
+    fixed: Sequence[str],
+    runs: Sequence[Run],
+    device: str | None,
 ) -> Iterator[float]:
     """The worst difference at each size; what is fixed has the values of that size."""
     nameless = _nameless(record, path)
     for number, (size, feeds, expected) in enumerate(runs):
         if number == 0 or fixed:
-            options = CompileOptions(output=library, target="cpu")
+            options = plain
             if nameless & set(fixed):
-                options = CompileOptions(
-                    output=library, target="cpu", shapes={k: v.shape for k, v in feeds.items()}
-                )
+                options = replace(plain, shapes={k: v.shape for k, v in feeds.items()})
             elif fixed:
-                options = CompileOptions(output=library, target="cpu", dims={one: size[one] for one in fixed})
+                options = replace(plain, dims={one: size[one] for one in fixed})
             compiler.compile_model(path, options)
-        with compiler.load(library) as model:
+        with compiler.load(plain.output, device=device) as model:
             actual = model.run(feeds)
         for (name, array), reference in zip(actual.items(), expected, strict=True):
             yield _difference(name, array, reference, size)

@@ -60,6 +60,11 @@ def test_threads_share_samples_and_their_parts() -> None:
     assert (many.body.kind, many.body.extent) == (ForKind.PARALLEL, many.dims[0].var * 3)
 
 
+def test_a_launch_stays_that_of_one_sample() -> None:
+    one = func(PARALLEL)
+    assert over_samples(one, launches=True) is one
+
+
 def test_a_function_without_samples_stays() -> None:
     plain = func(PARALLEL).replace(attrs=())
     assert over_samples(plain) is plain
