@@ -11,6 +11,12 @@ constexpr int64_t kLargest = int64_t{1} << 46;  // no machine has more; keeps th
 
 }  // namespace
 
+int64_t checked_product(int64_t a, int64_t b) {
+  int64_t product;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) return -1;
+  return product;
+}
+
 bool Mapping::allocate(int64_t bytes) {
   reset();
   if (bytes < 0 || bytes > kLargest) return false;

@@ -7,6 +7,9 @@
 
 namespace tk {
 
+// a * b, or -1 when an operand is negative or the product overflows.
+int64_t checked_product(int64_t a, int64_t b);
+
 // Owns one mapping. Its pages are zero until written and take no memory until touched, so on a machine with
 // several memory nodes they lie near the thread that first uses them.
 class Mapping {

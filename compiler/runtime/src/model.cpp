@@ -9,6 +9,7 @@
 #include "cpu_features.h"
 #include "error.h"
 #include "extents.h"
+#include "memory.h"
 #include "tk_blobs.h"
 
 namespace tk {
@@ -210,12 +211,6 @@ bool is_alike(const tk_model &general, const tk_model &own) {
 }
 
 }  // namespace
-
-int64_t checked_product(int64_t a, int64_t b) {
-  int64_t product;
-  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) return -1;
-  return product;
-}
 
 tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
   if (const tk_status status = check_library(plan)) return status;

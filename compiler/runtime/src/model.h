@@ -63,9 +63,6 @@ namespace tk {
 // Checks the library and the machine, then fills `model`. `selector` names the device; null: TK_DEVICE does.
 tk_status describe(const tk_plan &plan, const char *selector, tk_model *model);
 
-// a * b, or -1 when an operand is negative or the product overflows.
-int64_t checked_product(int64_t a, int64_t b);
-
 }  // namespace tk
 
 #endif

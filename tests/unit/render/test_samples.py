@@ -32,7 +32,7 @@ def rendered(rows: int) -> DeviceText:
 def test_each_tensor_of_samples_has_a_pointer_to_the_blocks_own() -> None:
     made = rendered(3)
     assert "const float * b0s = b0 + (int64_t)((int)blockIdx.z / 3) * 196;" in made.text
-    assert "float * __restrict__ b2s = b2 + (int64_t)((int)blockIdx.z / 3) * 196;" in made.text
+    assert "float *__restrict__ b2s = b2 + (int64_t)((int)blockIdx.z / 3) * 196;" in made.text
     assert "b1s" not in made.text, "all samples share it"
     assert "= (int)blockIdx.z % 3;" in made.text
     assert made.launches[0].grid == (1, 1, 3), "of one sample: the runtime knows how many there are"
