@@ -115,14 +115,21 @@ class Writer:
     def _resolve(self, lines: list[str], indent: str) -> list[str]:
         names: dict[int, str] = {}
         done: list[str] = []
-        for line in lines:
-            for number in map(int, _TOKEN.findall(line)):
-                load = self._shared[number]
-                if load.uses > 1 and number not in names:
-                    names[number] = self.fresh("t")
-                    done.append(f"{indent}const {load.kind} {names[number]} = {load.text};")
-            done.append(_TOKEN.sub(lambda found: self._spelled(int(found[1]), names), line))
-        return done
 
-    def _spelled(self, number: int, names: dict[int, str]) -> str:
-        return names.get(number) or self._shared[number].text
+        def spelled(found: re.Match[str]) -> str:
+            """The name of a load that occurs often, declared where it first does; else its text."""
+            number = int(found[1])
+            if number in names:
+                return names[number]
+            load = self._shared[number]
+            text = _TOKEN.sub(spelled, load.text)  # what is loaded may say where the next load is
+            if load.uses == 1:
+                return text
+            names[number] = self.fresh("t")
+            done.append(f"{indent}const {load.kind} {names[number]} = {text};")
+            return names[number]
+
+        for line in lines:
+            made = _TOKEN.sub(spelled, line)
+            done.append(made)
+        return done

@@ -65,4 +65,6 @@ func twice(x: f32[{count}]) -> (y: f32[{count}]) {{samples = (100, {count}, {cou
 """
     made = render_launches(parse_func(text), 0, OPENCL_CPU, facts)
     assert made.launches[0].block_bytes >= 4 * count
-    assert "own + (long)((long)get_group_id(2) * (long)get_num_groups(0) + (long)get_group_id(0))" in made.text
+    assert (
+        "own + (long)((long)get_group_id(2) * (long)get_num_groups(0) + (long)get_group_id(0))" in made.text
+    )
