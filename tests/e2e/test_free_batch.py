@@ -68,6 +68,16 @@ MODELS = {
         ("N", 9, 24),
         w=some(24, 40),
     ),
+    # On devices a sum in chunks, whose parts lie in a workspace until all of them are there.
+    "long sums": model(
+        [
+            node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]),
+            node("Conv", ["c", "l"], ["y"], pads=[1, 1, 1, 1]),
+        ],
+        ("N", 64, 4, 4),
+        k=some(64, 64, 3, 3),
+        l=some(64, 64, 3, 3),
+    ),
     # Winograd in three nests, a concatenation in place, a view, workspaces.
     "convolutions": model(
         [
