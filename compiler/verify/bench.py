@@ -25,7 +25,7 @@ from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, DeviceTimes, EngineTimes, KernelTime
-from compiler.verify.sizes import free_names, plan_of, sizes_of
+from compiler.verify.sizes import free_names, plan_of, samples_of, sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
 _PROFILE_RUNS = 20
@@ -57,7 +57,8 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     access, uncounted = _access(request)
     mine = measured[""]
     manifest = library.manifest
-    rates = _Rates(plan_of(manifest, library.inputs, feeds).get("flops"), peak)
+    flops = plan_of(manifest, library.inputs, feeds).get("flops", 0)
+    rates = _Rates(flops * samples_of(manifest, library.inputs, feeds), peak)
     times = [_times(one, measured[f"{i}"], rates, mine) for i, one in enumerate(others)]
     return BenchReport(
         library=request.library,
@@ -151,7 +152,7 @@ def kernel_times(
     library: Model, context: Context, feeds: Mapping[str, Array], seconds: float = math.inf
 ) -> tuple[KernelTime, ...]:
     """Median time of every kernel over some profiled inferences, the slowest first; ends after `seconds`."""
-    samples: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
     calls: dict[int, int] = {}
     for steps in _several(lambda: context.profile(feeds), seconds):
         totals: dict[int, float] = {}
@@ -160,19 +161,21 @@ def kernel_times(
             totals[step.kernel] = totals.get(step.kernel, 0.0) + step.nanoseconds * 1e-6
             calls[step.kernel] = calls.get(step.kernel, 0) + 1
         for kernel, ms in totals.items():
-            samples.setdefault(kernel, []).append(ms)
+            times.setdefault(kernel, []).append(ms)
     facts = library.manifest.get("kernels", [])
+    batch = samples_of(library.manifest, library.inputs, feeds)
     found = [
-        _kernel_time(kernel, calls[kernel], statistics.median(ms), facts) for kernel, ms in samples.items()
+        _kernel_time(kernel, calls[kernel], statistics.median(ms), facts, batch)
+        for kernel, ms in times.items()
     ]
     return tuple(sorted(found, key=lambda one: -one.ms))
 
 
-def _kernel_time(kernel: int, calls: int, ms: float, facts: list[dict[str, Any]]) -> KernelTime:
-    """Rates count all calls of the kernel: the manifest's numbers are those of one call."""
+def _kernel_time(kernel: int, calls: int, ms: float, facts: list[dict[str, Any]], samples: int) -> KernelTime:
+    """Rates count all calls of the kernel: the manifest's numbers are those of one call, for one sample."""
     fact = facts[kernel] if kernel < len(facts) else {}
     rates = [
-        fact.get(name, 0) * calls / ms * 1e-6 if ms and fact.get(name) else None
+        fact.get(name, 0) * calls * samples / ms * 1e-6 if ms and fact.get(name) else None
         for name in ("flops", "bytes")
     ]
     return KernelTime(

@@ -100,6 +100,13 @@ def plan_of(
     return plan_for(manifest, extents_of(specs, [feeds[one.name] for one in specs]))
 
 
+def samples_of(manifest: Mapping[str, Any], specs: Sequence[TensorSpec], feeds: Mapping[str, Array]) -> int:
+    """How many samples of a free batch these inputs have; kernels do for each what the manifest says."""
+    if not manifest.get("batch"):
+        return 1
+    return extents_of(specs, [feeds[one.name] for one in specs])[0]
+
+
 def free_names(manifest: Mapping[str, Any]) -> list[str]:
     """What the model calls the dimensions that a run decides, by the library's number of them."""
     batch = manifest.get("batch")

@@ -160,6 +160,15 @@ def test_the_library_says_what_is_free(tk: Tk, tmp_path: Path) -> None:
         assert done.code == 0, done.err
 
 
+def test_rates_are_those_of_all_samples(tmp_path: Path) -> None:
+    path, library = tmp_path / "m.onnx", tmp_path / "m.so"
+    onnx.save(MODELS["convolutions"], path)
+    compiler.compile_model(path, CompileOptions(output=library, target="cpu"))
+    request = compiler.BenchRequest(library, seconds=0.02, warmup=0, dims={"N": 5}, threads=1)
+    report = compiler.bench_library(request)
+    assert report.gflops == pytest.approx(5 * manifest_of(library)["flops"] / report.p50_ms * 1e-6)
+
+
 def test_an_extent_beyond_the_largest_is_refused(tmp_path: Path) -> None:
     path, library = tmp_path / "m.onnx", tmp_path / "m.so"
     onnx.save(MODELS["no name"], path)
