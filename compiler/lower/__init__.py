@@ -16,6 +16,7 @@ from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.grid_ends import grid_ends
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.limit_loops import limit_loops, shorten_loops
@@ -50,7 +51,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("merge_threads", merge_threads),
     ("async_copies", async_copies),
     ("leave_in_place", lambda func, _: leave_in_place(func)),
-    ("limit_loops", lambda func, _: limit_loops(func)),
+    ("limit_loops", lambda func, facts: grid_ends(func) if facts.launches else limit_loops(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),

@@ -42,8 +42,6 @@ from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.few_rows import forms_of_few_rows
 from compiler.lower.inner_ends import InnerEnd, inner_ends
 
-Ends = Mapping[tuple[str, int], Expr]
-"""How many places of an axis of a result a run has."""
 _TILED = (ForKind.SERIAL, ForKind.PARALLEL)
 
 
@@ -58,11 +56,10 @@ def limit_loops(func: Func) -> Func:
     names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
-    tensors = [item for item in func.params if item not in func.workspace]  # that rows number
-    ends = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
-    operands = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in given}
+    operands = {place: end_of(row, symbols) for place, row in _by_place(func, given).items()}
     inner = inner_ends(func, operands) if operands else {}
-    limited = with_body(func, _LimitLoops(func, ends, symbols, names, inner).visit(func.body))
+    limiter = _LimitLoops(func, ResultEnds.of(func), symbols, names, inner)
+    limited = with_body(func, limiter.visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
 
 
@@ -94,7 +91,7 @@ def _tiles(var: Var, cond: Expr) -> Expr | None:
     return None if stride is None else (cond.b + (stride - 1)) // stride
 
 
-def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
+def end_of(row: Row, symbols: Sequence[Var]) -> Expr:
     """How many places of an axis a run has."""
     offset, divisor, *factors = row
     end: Expr = const(offset)
@@ -104,16 +101,72 @@ def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
     return simplify(end if divisor == 1 else end // divisor)
 
 
+Row = tuple[int, ...]
+"""How many places of an axis a run has: offset, divisor, a factor for each symbol."""
+
+
+def _by_place(func: Func, rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
+    """Rows of an attribute by the tensor and the axis that they are about."""
+    tensors = [item for item in func.params if item not in func.workspace]  # that rows number
+    return {(tensors[row[0]].name, row[1]): row[2:] for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultEnds:
+    """Where the axes of a function's results end, of which a run may have a part only."""
+
+    func: Func
+    rows: Mapping[tuple[str, int], Row]
+
+    @classmethod
+    def of(cls, func: Func) -> ResultEnds:
+        """As its attributes say."""
+        return cls(func, _by_place(func, dict(func.attrs).get(EXTENTS, ())))
+
+    def in_loop(self, loop: For) -> list[tuple[Expr, Row]]:
+        """The first places that an iteration of a loop computes along axes that end, and where these end.
+
+        Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
+        """
+        func = self.func
+        blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
+        writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
+        if not writers or _is_read_elsewhere(blocks, func):
+            return []
+        inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
+        places = [dict(self._places(block)) for block in writers]
+        return [
+            (first, end)
+            for index, end in places[0].items()
+            if loop.var.name in variables(first := simplify(substitute(index, inner)))
+            and all(other.get(index) == end for other in places)
+        ]
+
+    def _places(self, block: Block) -> Iterator[tuple[Expr, Row]]:
+        """Where along axes that end a block writes, by the variables around, and where these end."""
+        iters = {item.var.name: item for item in block.iters}
+        for store in (item for item in statements(block.body) if isinstance(item, Store)):
+            for at, index in enumerate(store.indices):
+                end = self.rows.get((store.buffer.name, at))
+                found = iters.get(index.name) if isinstance(index, Var) else None
+                if end is not None and found is not None and found.kind == "spatial":
+                    yield found.binding, end
+        for name, *row in dict(block.annotations).get(LIMITS, ()):
+            if name in iters:
+                yield iters[name].binding, tuple(row)
+
+
 @dataclass(eq=False)
 class _LimitLoops(Rewriter):
     func: Func
-    ends: Ends
+    ends: ResultEnds
     symbols: Sequence[Var]
     names: set[str]
     inner: Mapping[str, InnerEnd]
 
     def visit_for(self, item: For) -> Stmt:
-        found = self._ends_of(item) if item.kind in _TILED else []
+        rows = self.ends.in_loop(item) if item.kind in _TILED else []
+        found = [(first, end_of(row, self.symbols)) for first, row in rows]
         done = self.parts(item)
         cond = all_of(*(binary("lt", first, end) for first, end in found))
         if cond is None:
@@ -137,38 +190,6 @@ class _LimitLoops(Rewriter):
             return None
         begins = any(item.init is not None for item in self.func.blocks())
         return binary("lt", inner.first, maximum(inner.end, 1) if begins else inner.end)
-
-    def _ends_of(self, loop: For) -> list[tuple[Expr, Expr]]:
-        """The first places that an iteration of a loop computes along axes that end, and where these end.
-
-        Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
-        """
-        func = self.func
-        blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
-        writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
-        if not writers or _is_read_elsewhere(blocks, func):
-            return []
-        inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
-        places = [dict(self._places(block)) for block in writers]
-        return [
-            (first, end)
-            for index, end in places[0].items()
-            if loop.var.name in variables(first := simplify(substitute(index, inner)))
-            and all(other.get(index) == end for other in places)
-        ]
-
-    def _places(self, block: Block) -> Iterator[tuple[Expr, Expr]]:
-        """Where along axes that end a block writes, by the variables around, and where these end."""
-        iters = {item.var.name: item for item in block.iters}
-        for store in (item for item in statements(block.body) if isinstance(item, Store)):
-            for at, index in enumerate(store.indices):
-                end = self.ends.get((store.buffer.name, at))
-                found = iters.get(index.name) if isinstance(index, Var) else None
-                if end is not None and found is not None and found.kind == "spatial":
-                    yield found.binding, end
-        for name, *row in dict(block.annotations).get(LIMITS, ()):
-            if name in iters:
-                yield iters[name].binding, _end(row, self.symbols)
 
 
 def _is_read_elsewhere(blocks: Sequence[Block], func: Func) -> bool:

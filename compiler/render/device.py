@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
+from compiler.loops.annotations import ENDS
 from compiler.loops.ir import (
     CONSTANT,
     FRAGMENT,
@@ -64,6 +65,7 @@ class Launch:
     share; dynamic_bytes: what of these the function does not declare itself. params: which parameters of the
     kernel's Func it takes, in order. elastic: fewer blocks along x do the same work, each more of it.
     block_bytes: global memory that each block has to itself; its address comes behind the parameters.
+    ends: where a run may need fewer blocks.
     """
 
     name: str
@@ -74,6 +76,20 @@ class Launch:
     elastic: bool = False
     block_bytes: int = 0
     dynamic_bytes: int = 0
+    ends: tuple[GridEnd, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GridEnd:
+    """How many blocks a run needs along an axis (0 to 2): `times` the end of some places, by `step`, rounded up.
+
+    end: offset, divisor and a factor for each symbol.
+    """
+
+    axis: int
+    times: int
+    step: int
+    end: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._extents: dict[str, int] = {}
         self._begins = False
         self._steps = _steps(kernel.func)
+        self._ends: list[GridEnd] = []
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
@@ -162,7 +179,8 @@ class _LaunchPrinter(FunctionPrinter):
         taken = tuple(n for n, _ in numbered)
         elastic = _is_grid(nest)
         dynamic = self._shared_bytes if self._asks and self.device.shared_at is not None else 0
-        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic, self._block_bytes, dynamic)
+        shared, own, ends = self._shared_bytes, self._block_bytes, tuple(self._ends)
+        return text, Launch(name, grid, block, shared, taken, elastic, own, dynamic, ends)
 
     def _find_sample(self, numbered: Sequence[tuple[int, Buffer]]) -> None:
         """Pointers to the sample that a block is for, in parameters that hold all of them."""
@@ -204,10 +222,12 @@ class _LaunchPrinter(FunctionPrinter):
             assert isinstance(nest, For)
             self._extents["blockIdx.x"] = _extent(nest)
             return
-        for item in statements(nest):
-            if isinstance(item, For) and item.kind is ForKind.BOUND:
-                assert item.tag is not None
-                self._extents[item.tag] = max(self._extents[item.tag], _extent(item))
+        bound = [item for item in statements(nest) if isinstance(item, For) and item.kind is ForKind.BOUND]
+        for item in bound:
+            assert item.tag is not None
+            self._extents[item.tag] = max(self._extents[item.tag], _extent(item))
+            if [one.tag for one in bound].count(item.tag) == 1:
+                self._ends += _grid_ends(item)
 
     def _dims(self, unit: str) -> Dim3:
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
@@ -407,6 +427,13 @@ class _LaunchPrinter(FunctionPrinter):
         AsyncCommit: _async_commit,
         AsyncWait: _async_wait,
     }
+
+
+def _grid_ends(loop: For) -> list[GridEnd]:
+    """What the annotation of a loop over blocks says."""
+    axis = _AXES.index((loop.tag or "")[-1])
+    rows = dict(loop.annotations).get(ENDS, ())
+    return [GridEnd(axis, times, step, tuple(end)) for times, step, *end in rows]
 
 
 def _steps(func: Func) -> dict[Buffer, int]:

@@ -115,7 +115,8 @@ class PlanLaunch:
 
     grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares, dynamic_bytes: what
     of these the launch asks for. elastic: grid[0] is the most that make sense, fewer do the same work.
-    block_bytes: global memory of each block to itself; its address is one more argument.
+    block_bytes: global memory of each block to itself; its address is one more argument. ends: where a run
+    may need fewer blocks.
     """
 
     function: int
@@ -127,6 +128,17 @@ class PlanLaunch:
     dynamic_bytes: int = 0
     elastic: bool = False
     block_bytes: int = 0
+    ends: tuple[PlanGridEnd, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGridEnd:
+    """A run needs `times` the places that `end` says, by `step`, rounded up, of the blocks along an axis."""
+
+    axis: int
+    times: int
+    step: int
+    end: PlanDim
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,12 +319,26 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
         )
         first += len(item.args)
     lines += _table("tk_launch", f"{prefix}launches", rows)
+    ends = [(number, one) for number, item in enumerate(plan.launches) for one in item.ends]
+    lines += _grid_ends(ends, prefix)
     functions = "functions" if plan.functions else "nullptr"
-    named = (("launches", plan.launches), ("launch_args", range(first)))
+    named = (("launches", plan.launches), ("launch_args", range(first)), ("grid_ends", ends))
     tables = [prefix + name if items else "nullptr" for name, items in named]
     counts = (len(plan.functions), len(plan.launches))
-    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, plan.sample_alignment)
+    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, len(ends), plan.sample_alignment)
     return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
+
+
+def _grid_ends(ends: Sequence[tuple[int, PlanGridEnd]], prefix: str) -> list[str]:
+    """Where launches end in a run, by their numbers."""
+    lines: list[str] = []
+    rows = []
+    for number, (launch, one) in enumerate(ends):
+        factors = f"{prefix}grid_end_{number}"
+        lines += _table("int64_t", factors, one.end.factors)
+        end = _braces(one.end.extent, factors, one.end.offset, one.end.divisor)
+        rows.append(_braces(launch, one.axis, one.times, one.step, end))
+    return lines + _table("tk_grid_end", f"{prefix}grid_ends", rows)
 
 
 def _steps(plan: HostPlan) -> list[str]:

@@ -158,7 +158,7 @@ class _Makers:
         )
         self._choosers = FormChoosers(laid_out.layouts, facts)
         self._grown = {state.present for state in states_of(laid_out)}
-        sizes = laid_out.fused.graph.symbols and job.target.device is None
+        sizes = laid_out.fused.graph.symbols and (job.target.device is None or facts.binds_threads)
         self._parts = Parts(laid_out) if sizes else None
         self._tuned: dict[Workload, Tuned] = {}
 

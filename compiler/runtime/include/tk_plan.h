@@ -137,6 +137,14 @@ typedef struct tk_launch {
   int64_t block_bytes;        /* not 0: global memory of each block; its address is one more argument */
 } tk_launch;
 
+/* A run needs so many blocks of a launch along an axis: `times` the places that `end` says, by `step`, rounded up. Those
+ * behind compute what the run does not have. */
+typedef struct tk_grid_end {
+  int32_t launch, axis; /* number of the launch; 0 to 2 */
+  int64_t times, step;  /* 1 or more */
+  tk_plan_dim end;
+} tk_grid_end;
+
 /* What a device runs instead of the steps' functions (which are null then), from the images in tk_blobs. */
 typedef struct tk_device_plan {
   const char *target; /* as the user names it, for messages */
@@ -144,6 +152,8 @@ typedef struct tk_device_plan {
   const char *const *functions; /* names in the images */
   const tk_launch *launches;    /* in order */
   const int32_t *args;          /* indices into tk_plan.args */
+  const tk_grid_end *ends;      /* null where there are none */
+  int32_t n_ends;
   int32_t sample_alignment;     /* not 0: a run has as many times the blocks along z as symbol 0 says, and in each tensor
                                  * whose first dimension that is, samples begin at multiples of so many bytes */
 } tk_device_plan;

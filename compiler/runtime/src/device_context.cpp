@@ -94,10 +94,10 @@ int64_t DeviceContext::bytes_of_blocks(const tk_device_plan &plan) const {
   return most;
 }
 
-tk_status DeviceContext::place_samples(const std::vector<int64_t> &symbols) {
+tk_status DeviceContext::place_samples() {
   const tk_plan &plan = *model_.plan;
   if (plan.device->sample_alignment == 0) return TK_OK;
-  samples_ = symbols[0];
+  samples_ = symbols_[0];
   const int64_t arena = checked_product(plan.sample_bytes, samples_);
   const int64_t blocks = checked_product(bytes_of_blocks(*plan.device), samples_);
   if (arena < 0 || blocks < 0)
@@ -108,6 +108,21 @@ tk_status DeviceContext::place_samples(const std::vector<int64_t> &symbols) {
     if (const tk_status status = queue_->finish()) return status;  // a run before may still be at work there
   if (const tk_status status = reserve(&room_->arena, needed)) return status;
   return reserve(&room_->blocks, blocks);
+}
+
+void DeviceContext::size_grids() {
+  const tk_device_plan &plan = *model_.plan->device;
+  grids_.resize(static_cast<size_t>(plan.n_launches));
+  for (int32_t n = 0; n < plan.n_launches; ++n) {
+    const tk_launch &item = plan.launches[n];
+    grids_[static_cast<size_t>(n)] = {columns(item), item.grid[1], item.grid[2] * static_cast<uint32_t>(samples_)};
+  }
+  for (int32_t n = 0; n < plan.n_ends; ++n) {
+    const tk_grid_end &one = plan.ends[n];
+    uint32_t *blocks = &grids_[static_cast<size_t>(one.launch)][static_cast<size_t>(one.axis)];
+    const int64_t needed = (extent_of(one.end, symbols_) * one.times + one.step - 1) / one.step;
+    if (needed < *blocks) *blocks = static_cast<uint32_t>(std::max<int64_t>(needed, 1));
+  }
 }
 
 tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
@@ -222,8 +237,9 @@ tk_status DeviceContext::launch_steps(int32_t first, int32_t end) {
   for (int32_t n = 0; n < plan.device->n_launches; ++n) {
     const tk_launch &item = plan.device->launches[n];
     const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
+    const std::array<uint32_t, 3> &grid = grids_[static_cast<size_t>(n)];
     const Launch launch = {item.function,
-                           {columns(item), item.grid[1], item.grid[2] * static_cast<uint32_t>(samples_)},
+                           {grid[0], grid[1], grid[2]},
                            {item.block[0], item.block[1], item.block[2]},
                            item.shared_bytes,
                            item.dynamic_bytes};
@@ -242,7 +258,7 @@ bool DeviceContext::record(int32_t number, int32_t first, int32_t end, int32_t t
 }
 
 bool DeviceContext::is_of_this_run(const Recording &recording) const {
-  return recording.pointers == pointers_ && recording.samples == samples_;
+  return recording.pointers == pointers_ && recording.symbols == symbols_;
 }
 
 size_t DeviceContext::find_recording() {
@@ -263,7 +279,7 @@ tk_status DeviceContext::launch_or_replay() {
   recording.last_run = ++runs_;
   if (!is_of_this_run(recording)) {
     recording.pointers = pointers_;
-    recording.samples = samples_;
+    recording.symbols = symbols_;
     recording.is_recorded = false;
     return launch_all();
   }
@@ -405,7 +421,9 @@ tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::v
 tk_status DeviceContext::run(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
                              const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
                              const std::vector<Box> &output_boxes, const Timing &timing) {
-  if (const tk_status status = place_samples(symbols)) return status;
+  symbols_ = symbols;
+  if (const tk_status status = place_samples()) return status;
+  size_grids();
   if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, timing)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more
     return status;

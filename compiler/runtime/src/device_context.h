@@ -2,6 +2,7 @@
 #ifndef TK_DEVICE_CONTEXT_H
 #define TK_DEVICE_CONTEXT_H
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -53,10 +54,10 @@ class DeviceContext {
     Own arena, blocks;
   };
 
-  // The launches of runs with the same pointers and as many samples; callers that take turns with buffers have several.
+  // The launches of runs with the same pointers and sizes; callers that take turns with buffers have several.
   struct Recording {
     std::vector<void *> pointers;
-    int64_t samples = 0;
+    std::vector<int64_t> symbols;
     bool is_recorded = false;
     uint64_t last_run = 0;
   };
@@ -70,7 +71,8 @@ class DeviceContext {
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
   tk_status reserve_room();
-  tk_status place_samples(const std::vector<int64_t> &symbols);
+  tk_status place_samples();
+  void size_grids();
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   // States lie in the memory of the outputs that they are extended to.
   tk_status place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
@@ -107,7 +109,9 @@ class DeviceContext {
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<Mapping> host_inputs_, host_outputs_;  // as own_..., between the device and the caller's memory
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
-  int64_t samples_ = 1;                            // of this run
+  std::vector<int64_t> symbols_;                   // of this run
+  int64_t samples_ = 1;
+  std::vector<std::array<uint32_t, 3>> grids_;     // of all launches, in this run
   std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<Recording> recordings_;
   uint64_t runs_ = 0;
