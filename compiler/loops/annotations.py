@@ -41,8 +41,8 @@ AHEAD = "ahead"
 """On a loop with PREFETCH: so many iterations later what is asked for is read; 1 where it is left out."""
 
 ENDS = "ends"
-"""On a loop bound to `blockIdx`: rows of (times, step, offset, divisor, a factor for each symbol). A run needs as
-many iterations as `times` the end that a row says, by `step`, rounded up."""
+"""On a loop bound to `blockIdx`: rows of (times, step, offset, divisor, a factor for each symbol). A run
+needs as many iterations as `times` the end that a row says, by `step`, rounded up."""
 
 THREADS = "threads"
 """On a loop bound to `blockIdx`: a block of so many threads runs as many of its iterations, one each."""

@@ -81,7 +81,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class GridEnd:
-    """How many blocks a run needs along an axis (0 to 2): `times` the end of some places, by `step`, rounded up.
+    """Blocks that a run needs along an axis (0 to 2): `times` the end of some places, by `step`, rounded up.
 
     end: offset, divisor and a factor for each symbol.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import pytest
 
 import compiler
 from compiler import CompileOptions, SizeRange
+from compiler.pipeline import run_job
+from compiler.stages.job import CompileJob
 from tests.support.command import Result
+from tests.support.emulated_models import TARGETS, text_only
 from tests.support.sized_models import SIZED, attention, feeds, model, node
 
 Tk = Callable[..., Result]
@@ -39,6 +43,42 @@ def test_as_onnxruntime(name: str, tmp_path: Path) -> None:
                     got = context.run(given)
                     for item, expected in zip(session.get_outputs(), session.run(None, given), strict=True):
                         np.testing.assert_allclose(got[item.name], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SIZES)
+def test_in_the_emulator(name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that a run does not need are not started: there is what the run before left."""
+    text_only(monkeypatch)
+    proto, library = SIZED[name](), tmp_path / "m.so"
+    onnx.save(proto, tmp_path / "m.onnx")
+    largest = {symbol: 2 if symbol in "NB" else 24 for symbol in SIZES[name][0]}
+    dims = {symbol: SizeRange(int(symbol != "past"), 24) for symbol in largest if symbol not in "NB"}
+    run_job(CompileJob.of(tmp_path / "m.onnx", CompileOptions(output=library, target=target, dims=dims)))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    with compiler.load(library, device="emulator") as loaded, loaded.context() as context:
+        poison = feeds(proto, largest)
+        context.run(
+            {key: array if array.dtype.kind == "i" else array * np.nan for key, array in poison.items()}
+        )
+        for sizes in SIZES[name][1:]:
+            given = feeds(proto, {symbol: min(size, 24) for symbol, size in sizes.items()})
+            got = context.run(given)
+            for item, expected in zip(session.get_outputs(), session.run(None, given), strict=True):
+                np.testing.assert_allclose(got[item.name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_launches_end_with_what_a_run_has(tmp_path: Path) -> None:
+    """The host's table says of which, along which axis and where: products of tokens in tiles of eight rows."""
+    onnx.save(attention(batch=1), tmp_path / "m.onnx")
+    options = CompileOptions(output=tmp_path / "source", target="cuda-nvidia", emit="source")
+    compiler.compile_model(tmp_path / "m.onnx", options)
+    (host,) = (
+        text for path in (tmp_path / "source").iterdir() if "tk_grid_end" in (text := path.read_text())
+    )
+    rows = re.findall(r"^  \{(\d+), ([012]), (\d+), (\d+), \{0, grid_end_\d+, 0, 1\}\},$", host, re.MULTILINE)
+    assert len({launch for launch, *_ in rows}) >= 4, "tokens, products, scores, product and sum, norm"
+    assert {int(times) for _, _, times, _ in rows} == {1}
 
 
 def test_a_size_out_of_range(tk: Tk, tmp_path: Path) -> None:
