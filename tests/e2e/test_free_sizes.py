@@ -69,7 +69,7 @@ def test_in_the_emulator(name: str, target: str, tmp_path: Path, monkeypatch: py
 
 
 def test_launches_end_with_what_a_run_has(tmp_path: Path) -> None:
-    """The host's table says of which, along which axis and where: products of tokens in tiles of eight rows."""
+    """The plan says which, along which axis, and where."""
     onnx.save(attention(batch=1), tmp_path / "m.onnx")
     options = CompileOptions(output=tmp_path / "source", target="cuda-nvidia", emit="source")
     compiler.compile_model(tmp_path / "m.onnx", options)
