@@ -2,7 +2,7 @@
 
 Loops and conditions of our kernels depend on constants and on a thread's position alone, so they can be
 followed without any data: of the instructions those are carried out that a branch depends on. Where lanes
-disagree, what comes next in the text is executed; a branch back whose condition is not known is not taken,
+disagree, what comes next in the text is executed; where it is not known whether a loop goes on, it does not,
 and the way is no longer certain.
 """
 
@@ -85,7 +85,7 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
                 values.update(step(values))
             values.update(dict.fromkeys(plan.lost))
         counts[number] += 1
-        after, sure = _after(function, number, plan, values, back)
+        after, sure = _after(function, number, plan, values, back, counts[number])
         certain = certain and sure
         if after is None:
             return Way(dict(counts), certain, passes)
@@ -99,7 +99,12 @@ def _passes(one: MachineInstruction, addresses: Value, meaning: Meaning) -> int 
 
 
 def _after(
-    function: MachineFunction, number: int, plan: _Plan, values: Values, back: AbstractSet[tuple[int, int]]
+    function: MachineFunction,
+    number: int,
+    plan: _Plan,
+    values: Values,
+    back: AbstractSet[tuple[int, int]],
+    visits: int,
 ) -> tuple[int | None, bool]:
     """The next block, None at the end; and whether that is certain."""
     goals = function.blocks[number].next
@@ -114,8 +119,19 @@ def _after(
         return goals[0], True
     again = (number, goals[1]) in back
     if taken is None:
-        return goals[0], not again
+        return _unknown(function, number, visits)
     return goals[1] if (any_lane(taken) if again else all_lanes(taken)) else goals[0], True
+
+
+def _unknown(function: MachineFunction, number: int, visits: int) -> tuple[int, bool]:
+    """The next block where a condition is not known: out of a loop, once its rest was executed."""
+    on, other = function.blocks[number].next[:2]
+    around = [loop for loop in function.loops if number in loop.blocks]
+    loop = min(around, key=lambda one: len(one.blocks), default=None)
+    if loop is None or (on in loop.blocks) == (other in loop.blocks):
+        return on, loop is None or on in loop.blocks
+    stay, leave = (on, other) if on in loop.blocks else (other, on)
+    return leave if stay == loop.head or visits > 1 else stay, False
 
 
 def _plans(function: MachineFunction, meaning: Meaning) -> list[_Plan]:
