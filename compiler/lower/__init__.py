@@ -51,7 +51,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("merge_threads", merge_threads),
     ("async_copies", async_copies),
     ("leave_in_place", lambda func, _: leave_in_place(func)),
-    ("limit_loops", lambda func, facts: grid_ends(func) if facts.launches else limit_loops(func)),
+    ("limit_loops", lambda func, facts: grid_ends(func, facts) if facts.launches else limit_loops(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),

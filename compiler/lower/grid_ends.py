@@ -2,28 +2,92 @@
 
 Where a function's attribute EXTENTS says that a run may have a part of a result only, loops over blocks get
 the annotation ENDS: how many of them have a place that there is. The runtime starts no more, so a kernel's
-text says nothing of it. Places beyond within the last block are computed, as they have memory.
+text says nothing of it. Places beyond within the last block are computed, as they have memory. A loop along
+x in which the places of an axis come again, as for each head of an attention, becomes two, along y and x.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
+from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ENDS
-from compiler.loops.ir import EXTENTS, SAMPLES, Binary, Expr, For, Func, Stmt
+from compiler.loops.ir import (
+    EXTENTS,
+    SAMPLES,
+    Binary,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Stmt,
+    Var,
+    binary,
+    const,
+    statements,
+)
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
+from compiler.loops.simplify import simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.limit_loops import ResultEnds, Row
 
-_LAST_AXIS = "blockIdx.z"
+_X, _Y, _Z = (f"blockIdx.{axis}" for axis in "xyz")
 
 
-def grid_ends(func: Func) -> Func:
+def grid_ends(func: Func, facts: TargetFacts) -> Func:
     """Loops of launches, before blocks are taken apart -> the same with the ends of grids."""
     attrs = dict(func.attrs)
     if not attrs.get(EXTENTS):
         return func
-    return with_body(func, _GridEnds(ResultEnds.of(func), SAMPLES in attrs).visit(func.body))
+    parted = with_body(
+        func, _Periods(ResultEnds.of(func, fused=True), facts.limit("grid_y") or sys.maxsize).visit(func.body)
+    )
+    return with_body(
+        parted, _GridEnds(ResultEnds.of(parted, fused=True), SAMPLES in attrs).visit(parted.body)
+    )
+
+
+@dataclass(eq=False)
+class _Periods(Rewriter):
+    """Takes loops apart in which places of an axis come again; `most`: blocks along y."""
+
+    ends: ResultEnds
+    most: int
+
+    def visit_for(self, item: For) -> Stmt:
+        if item.tag != _X:
+            return self.parts(item)
+        extent, period = int_of(item.extent) or 0, self._period_of(item)
+        if not period or extent % period or not 1 < extent // period <= self.most:
+            return item
+        names = names_in(item)
+        outer, inner = (Var(fresh(f"{item.var.name}_{part}", names)) for part in "oi")
+        whole = binary("add", binary("mul", outer, period), inner)
+        known = self.known.bind(outer.name, 0, extent // period - 1).bind(inner.name, 0, period - 1)
+        body = simplify_stmt(substitute(item.body, {item.var.name: whole}), known)
+        parted = item.replace(var=inner, extent=const(period), body=body)
+        return For(outer, const(extent // period), parted, ForKind.BOUND, _Y)
+
+    def _period_of(self, item: For) -> int | None:
+        """That of all places, where no other loop is along y."""
+        inside = [one for one in statements(item.body) if isinstance(one, For)]
+        if any(one.tag == _Y for one in (*self.scope.loops, *inside)):
+            return None
+        found = {_period(item, first) for first, _ in self.ends.in_loop(item)} - {None}
+        return found.pop() if len(found) == 1 else None
+
+
+def _period(loop: For, first: Expr) -> int | None:
+    """After how many iterations places come again; None where they do not."""
+    number = int_of(first.b) if isinstance(first, Binary) else None
+    if not isinstance(first, Binary) or number is None or variables(first) != {loop.var.name}:
+        return None
+    if first.op != "floormod":
+        return _period(loop, first.a) if first.op in ("mul", "floordiv") else None
+    found = _steps(loop, first.a)
+    return number * found[0] // found[1] if found is not None and number * found[0] % found[1] == 0 else None
 
 
 @dataclass(eq=False)
@@ -34,9 +98,10 @@ class _GridEnds(Rewriter):
     has_samples: bool
 
     def visit_for(self, item: For) -> Stmt:
-        if not item.over_blocks or (self.has_samples and item.tag == _LAST_AXIS):
+        if not item.over_blocks or (self.has_samples and item.tag == _Z):
             return self.parts(item)
-        rows = [_blocks(item, first, row) for first, row in self.ends.in_loop(item)]
+        known = self.known.bind(item.var.name, 0, (int_of(item.extent) or 1) - 1)
+        rows = [_blocks(item, known.simplify(first), row) for first, row in self.ends.in_loop(item)]
         found = tuple(row for row in rows if row is not None)
         done = self.parts(item)
         return done.replace(annotations=(*done.annotations, (ENDS, found))) if found else done

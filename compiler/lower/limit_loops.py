@@ -24,6 +24,7 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     If,
+    Iter,
     Stmt,
     Store,
     Var,
@@ -113,15 +114,19 @@ def _by_place(func: Func, rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
 
 @dataclass(frozen=True, slots=True)
 class ResultEnds:
-    """Where the axes of a function's results end, of which a run may have a part only."""
+    """Where the axes of a function's results end, of which a run may have a part only.
+
+    fused: places may be computed of iterations, as where several axes are one loop.
+    """
 
     func: Func
     rows: Mapping[tuple[str, int], Row]
+    fused: bool = False
 
     @classmethod
-    def of(cls, func: Func) -> ResultEnds:
+    def of(cls, func: Func, *, fused: bool = False) -> ResultEnds:
         """As its attributes say."""
-        return cls(func, _by_place(func, dict(func.attrs).get(EXTENTS, ())))
+        return cls(func, _by_place(func, dict(func.attrs).get(EXTENTS, ())), fused)
 
     def in_loop(self, loop: For) -> list[tuple[Expr, Row]]:
         """The first places that an iteration of a loop computes along axes that end, and where these end.
@@ -148,12 +153,22 @@ class ResultEnds:
         for store in (item for item in statements(block.body) if isinstance(item, Store)):
             for at, index in enumerate(store.indices):
                 end = self.rows.get((store.buffer.name, at))
-                found = iters.get(index.name) if isinstance(index, Var) else None
-                if end is not None and found is not None and found.kind == "spatial":
-                    yield found.binding, end
+                place = self._place(index, iters) if end is not None else None
+                if end is not None and place is not None:
+                    yield place, end
         for name, *row in dict(block.annotations).get(LIMITS, ()):
             if name in iters:
                 yield iters[name].binding, tuple(row)
+
+    def _place(self, index: Expr, iters: Mapping[str, Iter]) -> Expr | None:
+        """A place by the variables around a block, if it grows with them."""
+        used = variables(index)
+        if not all(name in iters and iters[name].kind == "spatial" for name in used):
+            return None
+        if isinstance(index, Var):
+            return iters[index.name].binding
+        place = substitute(index, {name: iters[name].binding for name in used})
+        return place if self.fused and used and _grows(place) else None
 
 
 @dataclass(eq=False)
@@ -190,6 +205,17 @@ class _LimitLoops(Rewriter):
             return None
         begins = any(item.init is not None for item in self.func.blocks())
         return binary("lt", inner.first, maximum(inner.end, 1) if begins else inner.end)
+
+
+_GROWING = frozenset({"add", "mul", "floordiv", "floormod"})
+
+
+def _grows(place: Expr) -> bool:
+    """Whether it is least where all variables are 0."""
+    if isinstance(place, Binary):
+        return place.op in _GROWING and _grows(place.a) and _grows(place.b)
+    number = int_of(place)
+    return isinstance(place, Var) or (number is not None and number >= 0)
 
 
 def _is_read_elsewhere(blocks: Sequence[Block], func: Func) -> bool:

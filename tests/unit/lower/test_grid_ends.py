@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from compiler.loops.annotations import ENDS
-from compiler.loops.ir import For, Func, statements
+from compiler.loops.interp import interpret
+from compiler.loops.ir import For, Func, const, statements
 from compiler.loops.text import parse_func
+from compiler.loops.verify import verify_func
 from compiler.lower.grid_ends import grid_ends
+from compiler.targets import get_target
 
+FACTS = get_target("cuda:sm_90").facts
 NOTES = "symbols = ((1, 64,),), extents = ((1, 0, 0, 1, 1,),)"
 
 
@@ -40,26 +45,53 @@ def ends(made: Func) -> list[tuple[int, ...]]:
     ],
 )
 def test_as_many_blocks_as_there_are_places(head: str, place: str, row: tuple[int, ...]) -> None:
-    assert ends(grid_ends(func(head, place))) == [row]
+    assert ends(grid_ends(func(head, place), FACTS)) == [row]
 
 
-def test_places_that_come_again_later_end_nowhere() -> None:
-    assert not ends(grid_ends(func("for b in 0..128 bound(blockIdx.x)", "b % 64")))
+HEADS = """
+func f(x: f32[3,64,8]) -> (y: f32[3,64,8]) {symbols = ((1, 64,),), extents = ((1, 1, 0, 1, 1,),)}
+  for b in 0..48 bound(blockIdx.x)
+    for t in 0..8 bound(threadIdx.x)
+      for r in 0..4
+        block y(h: spatial 3 = b * 4 // 64, v: spatial 64 = (b * 4) % 64 + r, u: spatial 8 = t)
+          reads x[h,v,u]
+          writes y[h,v,u]
+          y[h,v,u] = x[h,v,u] * 2.0
+"""
+
+
+def test_places_that_come_again_are_a_loop_within_another() -> None:
+    """Of three heads each has as many tokens: sixteen blocks, of which a run needs the first ones."""
+    one = parse_func(HEADS)
+    made = grid_ends(one, FACTS)
+    assert ends(made) == [(1, 4, 0, 1, 1)]
+    loops = [item for item in statements(made.body) if isinstance(item, For) and item.over_blocks]
+    assert [(item.tag, item.extent) for item in loops] == [
+        ("blockIdx.y", const(3)),
+        ("blockIdx.x", const(16)),
+    ]
+    verify_func(made, "scheduled")
+    x = np.random.default_rng(0).random((3, 64, 8), np.float32)
+    np.testing.assert_array_equal(interpret(made, {"x": x})["y"], interpret(one, {"x": x})["y"])
+
+
+def test_places_that_come_again_in_no_whole_number_of_blocks_end_nowhere() -> None:
+    assert not ends(grid_ends(func("for b in 0..100 bound(blockIdx.x)", "b * 3 % 64"), FACTS))
 
 
 def test_a_loop_along_another_axis_is_whole() -> None:
     assert not ends(
-        grid_ends(func("for b in 0..64 bound(blockIdx.x)", "b", NOTES.replace("1, 0, 0", "1, 1, 0")))
+        grid_ends(func("for b in 0..64 bound(blockIdx.x)", "b", NOTES.replace("1, 0, 0", "1, 1, 0")), FACTS)
     )
 
 
 def test_samples_keep_their_blocks_along_z() -> None:
     """A block finds its sample by how many one has."""
     notes = f"{NOTES}, samples = (9, 512, 512,)"
-    assert not ends(grid_ends(func("for b in 0..64 bound(blockIdx.z)", "b", notes)))
-    assert ends(grid_ends(func("for b in 0..64 bound(blockIdx.y)", "b", notes)))
+    assert not ends(grid_ends(func("for b in 0..64 bound(blockIdx.z)", "b", notes), FACTS))
+    assert ends(grid_ends(func("for b in 0..64 bound(blockIdx.y)", "b", notes), FACTS))
 
 
 def test_a_function_of_one_size_stays() -> None:
     plain = func("for b in 0..64 bound(blockIdx.x)", "b", "")
-    assert grid_ends(plain) is plain
+    assert grid_ends(plain, FACTS) is plain
