@@ -258,7 +258,7 @@ bool DeviceContext::record(int32_t number, int32_t first, int32_t end, int32_t t
 }
 
 bool DeviceContext::is_of_this_run(const Recording &recording) const {
-  return recording.pointers == pointers_ && recording.symbols == symbols_;
+  return recording.pointers == pointers_ && recording.grids == grids_;
 }
 
 size_t DeviceContext::find_recording() {
@@ -279,7 +279,7 @@ tk_status DeviceContext::launch_or_replay() {
   recording.last_run = ++runs_;
   if (!is_of_this_run(recording)) {
     recording.pointers = pointers_;
-    recording.symbols = symbols_;
+    recording.grids = grids_;
     recording.is_recorded = false;
     return launch_all();
   }

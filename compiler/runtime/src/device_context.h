@@ -54,10 +54,12 @@ class DeviceContext {
     Own arena, blocks;
   };
 
-  // The launches of runs with the same pointers and sizes; callers that take turns with buffers have several.
+  using Grids = std::vector<std::array<uint32_t, 3>>;
+
+  // The launches of runs with the same pointers and grids; callers that take turns with buffers have several.
   struct Recording {
     std::vector<void *> pointers;
-    std::vector<int64_t> symbols;
+    Grids grids;
     bool is_recorded = false;
     uint64_t last_run = 0;
   };
@@ -111,7 +113,7 @@ class DeviceContext {
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
   std::vector<int64_t> symbols_;                   // of this run
   int64_t samples_ = 1;
-  std::vector<std::array<uint32_t, 3>> grids_;     // of all launches, in this run
+  Grids grids_;                                    // of all launches, in this run
   std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<Recording> recordings_;
   uint64_t runs_ = 0;
