@@ -416,6 +416,17 @@ def test_buffers_in_turns_are_recorded_once_each(language: Language, runs: Probe
     assert counts(language, calls, "launch", "capture", "replay", "forget") == [8, 2, 6, 2]
 
 
+@BOTH
+def test_launches_end_with_what_a_run_has_and_are_recorded_for_each_grid(
+    language: Language, runs: Probe
+) -> None:
+    """Three runs with two blocks, three with one, which leave the last element, and one with two."""
+    printed, calls = runs(language, 7, place="sizes")
+    assert printed == "4 8 12 -1 -1 -1 28 done"
+    # Runs 1 and 4 launch, 2 and 5 record; all but 1 and 4 replay.
+    assert counts(language, calls, "launch", "capture", "replay", "forget") == [8, 2, 5, 2]
+
+
 def test_large_shared_memory_is_asked_for(probe: Probe) -> None:
     _, calls = probe(CUDA, "cubin:sm_70", shared=65536)
     assert "cuFuncSetAttribute 8 65536" in calls
