@@ -47,7 +47,7 @@ fuzz *args:
 fuzz-mutants *args:
     @python -W ignore -m tests.fuzz.hunt "$@"
 
-# the models that exporters wrote, at five sizes beside onnxruntime; `--write` for docs/exporters.md
+# the models that exporters wrote, at five sizes beside onnxruntime; `--target opencl-cpu`, `--write` for docs/exporters.md
 exporters *args:
     @python -W ignore -m tests.exporters "$@"
 

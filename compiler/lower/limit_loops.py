@@ -57,7 +57,7 @@ def limit_loops(func: Func) -> Func:
     names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
-    operands = {place: end_of(row, symbols) for place, row in _by_place(func, given).items()}
+    operands = {place: _end(row, symbols) for place, row in _by_place(func, given).items()}
     inner = inner_ends(func, operands) if operands else {}
     limiter = _LimitLoops(func, ResultEnds.of(func), symbols, names, inner)
     limited = with_body(func, limiter.visit(func.body))
@@ -92,7 +92,7 @@ def _tiles(var: Var, cond: Expr) -> Expr | None:
     return None if stride is None else (cond.b + (stride - 1)) // stride
 
 
-def end_of(row: Row, symbols: Sequence[Var]) -> Expr:
+def _end(row: Row, symbols: Sequence[Var]) -> Expr:
     """How many places of an axis a run has."""
     offset, divisor, *factors = row
     end: Expr = const(offset)
@@ -181,7 +181,7 @@ class _LimitLoops(Rewriter):
 
     def visit_for(self, item: For) -> Stmt:
         rows = self.ends.in_loop(item) if item.kind in _TILED else []
-        found = [(first, end_of(row, self.symbols)) for first, row in rows]
+        found = [(first, _end(row, self.symbols)) for first, row in rows]
         done = self.parts(item)
         cond = all_of(*(binary("lt", first, end) for first, end in found))
         if cond is None:

@@ -47,6 +47,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
+from compiler.render.host import PlanDim, PlanGridEnd
 from compiler.render.matrix_text import check_tile
 from compiler.render.vocabulary import LOCAL, CopyWords, DeviceWords, Dim3, Vocabulary
 
@@ -76,20 +77,7 @@ class Launch:
     elastic: bool = False
     block_bytes: int = 0
     dynamic_bytes: int = 0
-    ends: tuple[GridEnd, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GridEnd:
-    """Blocks that a run needs along an axis (0 to 2): `times` the end of some places, by `step`, rounded up.
-
-    end: offset, divisor and a factor for each symbol.
-    """
-
-    axis: int
-    times: int
-    step: int
-    end: tuple[int, ...]
+    ends: tuple[PlanGridEnd, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +132,8 @@ class _LaunchPrinter(FunctionPrinter):
         self._extents: dict[str, int] = {}
         self._begins = False
         self._steps = _steps(kernel.func)
-        self._ends: list[GridEnd] = []
+        self._has_samples = SAMPLES in dict(kernel.func.attrs)
+        self._ends: list[PlanGridEnd] = []
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
@@ -200,7 +189,7 @@ class _LaunchPrinter(FunctionPrinter):
     def _position(self, tag: str) -> str:
         """A block's or thread's position along an axis, within its sample."""
         whole = self.device.axes[tag]
-        return f"{whole} % {self._extents[tag]}" if self._steps and tag == "blockIdx.z" else whole
+        return f"{whole} % {self._extents[tag]}" if self._has_samples and tag == "blockIdx.z" else whole
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""
@@ -227,7 +216,7 @@ class _LaunchPrinter(FunctionPrinter):
             assert item.tag is not None
             self._extents[item.tag] = max(self._extents[item.tag], _extent(item))
             if [one.tag for one in bound].count(item.tag) == 1:
-                self._ends += _grid_ends(item)
+                self._ends += _grid_ends(item, has_samples=self._has_samples)
 
     def _dims(self, unit: str) -> Dim3:
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
@@ -389,7 +378,7 @@ class _LaunchPrinter(FunctionPrinter):
         kind = self.device.pointer(self.element_type(buffer), GLOBAL)
         axes = self.device.axes
         block = axes["blockIdx.x"]
-        if self._steps:
+        if self._has_samples:
             block = f"({axes['blockIdx.z']} * {axes['gridDim.x']} + {block})"
         place = f"({self.words.memory['i64']}){block} * {self._block_bytes}"
         start = f"({kind.rstrip()})({_OWN} + {place} + {self._block_used})"
@@ -429,11 +418,13 @@ class _LaunchPrinter(FunctionPrinter):
     }
 
 
-def _grid_ends(loop: For) -> list[GridEnd]:
-    """What the annotation of a loop over blocks says."""
-    axis = _AXES.index((loop.tag or "")[-1])
-    rows = dict(loop.annotations).get(ENDS, ())
-    return [GridEnd(axis, times, step, tuple(end)) for times, step, *end in rows]
+def _grid_ends(loop: For, *, has_samples: bool) -> list[PlanGridEnd]:
+    """What the annotation of a loop over blocks says; a free batch is the first of the plan's symbols."""
+    axis, batch = _AXES.index((loop.tag or "")[-1]), (0,) if has_samples else ()
+    return [
+        PlanGridEnd(axis, times, step, PlanDim(0, (*batch, *factors), offset, divisor))
+        for times, step, offset, divisor, *factors in dict(loop.annotations).get(ENDS, ())
+    ]
 
 
 def _steps(func: Func) -> dict[Buffer, int]:

@@ -9,8 +9,7 @@ from itertools import accumulate
 from compiler.core.files import sha256_file
 from compiler.core.target import TargetFacts
 from compiler.graph.memory import SAMPLE_ALIGNMENT
-from compiler.render.device import GridEnd
-from compiler.render.host import DevicePlan, PlanDim, PlanGridEnd, PlanLaunch, PlanStep
+from compiler.render.host import DevicePlan, PlanLaunch, PlanStep
 from compiler.stages.dump import MODULE
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel
@@ -27,13 +26,6 @@ def device_module(kernels: Sequence[Kernel], job: CompileJob) -> Module | None:
     job.dump.model(MODULE, text, job.target.device.suffix)
     launches = tuple(launch for kernel in kernels for launch in kernel.launches)
     return Module(text, launches, sha256_file(job.model)[:_MODEL_DIGITS])
-
-
-def _plan_end(end: GridEnd, *, has_samples: bool) -> PlanGridEnd:
-    """The end of a grid by the symbols of the plan, of which a free batch is the first."""
-    offset, divisor, *factors = end.end
-    batch = (0,) if has_samples else ()
-    return PlanGridEnd(end.axis, end.times, end.step, PlanDim(0, (*batch, *factors), offset, divisor))
 
 
 def most_samples(kernels: Sequence[Kernel], facts: TargetFacts) -> int:
@@ -62,7 +54,7 @@ def device_plan(
             dynamic_bytes=launch.dynamic_bytes,
             elastic=launch.elastic,
             block_bytes=launch.block_bytes,
-            ends=tuple(_plan_end(one, has_samples=has_samples) for one in launch.ends),
+            ends=launch.ends,
         )
         for number, (step, first) in enumerate(zip(steps, firsts, strict=False))
         for launch in kernels[step.kernel].launches

@@ -94,10 +94,10 @@ int64_t DeviceContext::bytes_of_blocks(const tk_device_plan &plan) const {
   return most;
 }
 
-tk_status DeviceContext::place_samples() {
+tk_status DeviceContext::place_samples(const std::vector<int64_t> &symbols) {
   const tk_plan &plan = *model_.plan;
   if (plan.device->sample_alignment == 0) return TK_OK;
-  samples_ = symbols_[0];
+  samples_ = symbols[0];
   const int64_t arena = checked_product(plan.sample_bytes, samples_);
   const int64_t blocks = checked_product(bytes_of_blocks(*plan.device), samples_);
   if (arena < 0 || blocks < 0)
@@ -110,7 +110,7 @@ tk_status DeviceContext::place_samples() {
   return reserve(&room_->blocks, blocks);
 }
 
-void DeviceContext::size_grids() {
+void DeviceContext::size_grids(const std::vector<int64_t> &symbols) {
   const tk_device_plan &plan = *model_.plan->device;
   grids_.resize(static_cast<size_t>(plan.n_launches));
   for (int32_t n = 0; n < plan.n_launches; ++n) {
@@ -120,7 +120,7 @@ void DeviceContext::size_grids() {
   for (int32_t n = 0; n < plan.n_ends; ++n) {
     const tk_grid_end &one = plan.ends[n];
     uint32_t *blocks = &grids_[static_cast<size_t>(one.launch)][static_cast<size_t>(one.axis)];
-    const int64_t needed = (extent_of(one.end, symbols_) * one.times + one.step - 1) / one.step;
+    const int64_t needed = (extent_of(one.end, symbols) * one.times + one.step - 1) / one.step;
     if (needed < *blocks) *blocks = static_cast<uint32_t>(std::max<int64_t>(needed, 1));
   }
 }
@@ -421,9 +421,8 @@ tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::v
 tk_status DeviceContext::run(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
                              const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
                              const std::vector<Box> &output_boxes, const Timing &timing) {
-  symbols_ = symbols;
-  if (const tk_status status = place_samples()) return status;
-  size_grids();
+  if (const tk_status status = place_samples(symbols)) return status;
+  size_grids(symbols);
   if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, timing)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more
     return status;

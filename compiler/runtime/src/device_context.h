@@ -73,8 +73,8 @@ class DeviceContext {
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
   tk_status reserve_room();
-  tk_status place_samples();
-  void size_grids();
+  tk_status place_samples(const std::vector<int64_t> &symbols);
+  void size_grids(const std::vector<int64_t> &symbols);
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   // States lie in the memory of the outputs that they are extended to.
   tk_status place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
@@ -111,8 +111,7 @@ class DeviceContext {
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<Mapping> host_inputs_, host_outputs_;  // as own_..., between the device and the caller's memory
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
-  std::vector<int64_t> symbols_;                   // of this run
-  int64_t samples_ = 1;
+  int64_t samples_ = 1;                            // of this run
   Grids grids_;                                    // of all launches, in this run
   std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<Recording> recordings_;
