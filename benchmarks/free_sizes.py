@@ -1,11 +1,13 @@
 """Libraries with free dimensions beside libraries made for one size: what it costs that a run decides.
 
-    python benchmarks/free_sizes.py [--models bert-base] [--threads 1 2] [--arch x86-64-v3]
+    python benchmarks/free_sizes.py [--models bert-base] [--threads 1 2] [--target cuda-nvidia]
 
 ResNet-50 with any number of images, BERT-base with any number of tokens up to 512, the LSTM tagger with any
 number of words up to 64. Each is compiled once as it is, without flags, and once for each size; both run with
 the same inputs, in turns. Goal: 1.3 times at any size. `--few` gives a few tokens or words kernels of their
 own in the library of all sizes: a specialisation for a range, as by `--dim tokens=1..512 --dim tokens=1..16`.
+On devices times are end to end, with copies from and to the host. With `--begin-when FILE` libraries are made
+at once and timed when that file exists.
 """
 
 from __future__ import annotations
@@ -18,7 +20,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from support import WORK, Array, interleave, machine, markdown_table, model_path, random_inputs, save
+from support import (
+    WORK,
+    Array,
+    interleave,
+    machine,
+    markdown_table,
+    model_path,
+    random_inputs,
+    save,
+    wait_for,
+)
 
 import compiler
 from compiler.core.files import write_atomic
@@ -52,6 +64,25 @@ CASES = (
         few=compiler.SizeRange(1, 8),
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is measured of each network, and how."""
+
+    threads: tuple[int, ...]
+    seconds: float
+    sizes: tuple[int, ...]
+    target: str
+    arch: str | None
+    few: bool
+    begin_when: Path | None
+
+    @property
+    def place(self) -> Path:
+        """Where models and libraries are kept."""
+        name = self.target if self.target != "cpu" else "here"
+        return WORK / "free-sizes" / (self.arch or name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,41 +144,47 @@ def _named(*parts: str) -> list[str]:
     return [f"position_ids.{part}" for part in parts]
 
 
-def measure(
-    case: Case, threads: Sequence[int], seconds: float, sizes: Sequence[int], *, few: bool, arch: str | None
-) -> list[Row]:
+def measure(case: Case, options: Options) -> list[Row]:
     """Compile, compare the results, time in turns."""
-    directory = WORK / "free-sizes" / (arch or "here")
-    path = directory / f"{case.network}.onnx"
+    path = options.place / f"{case.network}.onnx"
     model = opened(onnx.load(model_path(case.network, WORK / "models")), case.extent, case.symbol)
     write_atomic(path, model.SerializeToString())
-    apart = case.few if few else None
+    apart = case.few if options.few else None
     own = (compiler.SpecialisedSizes(dims={case.symbol: apart}),) if apart else ()
-    free = _compiled(path, directory / f"{case.network}.so", dict(case.dims), arch, own)
+    free = _compiled(path, f"{case.network}.so", options, dict(case.dims), own)
+    fixed = {
+        size: _compiled(path, f"{case.network}-{size}.so", options, {case.symbol: size})
+        for size in case.sizes
+        if not options.sizes or size in options.sizes
+    }
+    wait_for(options.begin_when)
     rows = []
-    for size in (one for one in case.sizes if not sizes or one in sizes):
-        fixed = _compiled(path, directory / f"{case.network}-{size}.so", {case.symbol: size}, arch)
+    for size, library in fixed.items():
         inputs = _inputs(model, case, size)
-        for count in threads:
-            runs = {
-                name: _run(library, inputs, count) for name, library in (("free", free), ("fixed", fixed))
-            }
-            times = interleave(runs, seconds=seconds)
+        for count in options.threads:
+            runs = {"free": _run(free, inputs, count), "fixed": _run(library, inputs, count)}
+            times = interleave(runs, seconds=options.seconds)
             rows.append(Row(case.network, count, size, times["free"].best, times["fixed"].best))
             one = rows[-1]
-            print(f"{one.network} {size}, {count} thread(s): {one.free:.2f} / {one.fixed:.2f} ms", flush=True)
+            print(f"{one.network} {size}, {count} thread(s): {one.free:.3f} / {one.fixed:.3f} ms", flush=True)
     return rows
 
 
 def _compiled(
     model: Path,
-    output: Path,
+    name: str,
+    options: Options,
     dims: dict[str, int | compiler.SizeRange],
-    arch: str | None,
     own: tuple[compiler.SpecialisedSizes, ...] = (),
 ) -> Path:
-    options = compiler.CompileOptions(output=output, target="cpu", arch=arch, dims=dims, specialisations=own)
-    return compiler.compile_model(model, options).path
+    job = compiler.CompileOptions(
+        output=options.place / name,
+        target=options.target,
+        arch=options.arch or compiler.arch_here(options.target),
+        dims=dims,
+        specialisations=own,
+    )
+    return compiler.compile_model(model, job).path
 
 
 def _inputs(model: onnx.ModelProto, case: Case, size: int) -> dict[str, Array]:
@@ -173,8 +210,8 @@ def report(rows: Sequence[Row], facts: dict[str, object]) -> str:
             one.network,
             str(one.size),
             str(one.threads),
-            f"{one.free:.2f}",
-            f"{one.fixed:.2f}",
+            f"{one.free:.3f}",
+            f"{one.fixed:.3f}",
             f"{one.ratio:.2f}",
         ]
         for one in rows
@@ -195,17 +232,29 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="default: a few of each model")
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--seconds", type=float, default=2.0, help="per library, size and number of threads")
+    parser.add_argument("--target", default="cpu")
     parser.add_argument("--arch", help="another instruction set, e.g. x86-64-v3 for AVX2")
     parser.add_argument("--few", action="store_true", help="a few tokens or words as a specialisation")
+    parser.add_argument("--begin-when", type=Path, metavar="FILE", help="time when this file exists")
     given = parser.parse_args()
+    options = Options(
+        tuple(given.threads),
+        given.seconds,
+        tuple(given.sizes),
+        given.target,
+        given.arch,
+        given.few,
+        given.begin_when,
+    )
     rows = []
     for case in CASES:
         if case.network in given.models:
-            rows += measure(case, given.threads, given.seconds, given.sizes, few=given.few, arch=given.arch)
-    facts = machine() | ({"arch": given.arch} if given.arch else {})
+            rows += measure(case, options)
+    facts = machine() | {"target": given.target, "arch": given.arch or compiler.arch_here(given.target)}
     text = report(rows, facts)
     print(f"\n{text}")
-    save("free-sizes", {"machine": facts, "rows": [asdict(one) for one in rows]}, text)
+    name = "free-sizes" if given.target == "cpu" else f"free-sizes-{given.target}"
+    save(name, {"machine": facts, "rows": [asdict(one) for one in rows]}, text)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ max-autotune. All engines run in one process, get the same network of the zoo an
 inputs and outputs on the device. Results are compared with onnxruntime's on the host before anything is
 timed; a wrong one gets no time. What is missing is listed as not run, with the reason.
 `--device cpu` runs it on host cores. Tables are written after each case: a run cut short keeps what it has.
+With `--begin-when FILE` engines are made at once and timed when that file exists.
 """
 
 from __future__ import annotations
@@ -25,7 +26,18 @@ from typing import Any
 import numpy as np
 from batches import batched_path
 from peers import Engine, Outputs, geometric_mean, worst_error
-from support import WORK, Array, Run, Times, interleave, machine, markdown_table, network_inputs, save
+from support import (
+    WORK,
+    Array,
+    Run,
+    Times,
+    interleave,
+    machine,
+    markdown_table,
+    network_inputs,
+    save,
+    wait_for,
+)
 
 import compiler
 
@@ -301,7 +313,14 @@ def expected_outputs(model: Path, inputs: Mapping[str, Array]) -> Outputs:
     return dict(zip(names, session.run(None, dict(inputs)), strict=True))
 
 
-def measure(case: Case, bed: Bed, engines: Sequence[str], seconds: float, directory: Path) -> Measured:
+def measure(
+    case: Case,
+    bed: Bed,
+    engines: Sequence[str],
+    seconds: float,
+    directory: Path,
+    begin_when: Path | None = None,
+) -> Measured:
     """Open every engine, compare its result, then time those that were right in turns."""
     model = batched_path(case.network, case.batch, directory)
     inputs = network_inputs(case.network, case.batch)
@@ -325,6 +344,7 @@ def measure(case: Case, bed: Bed, engines: Sequence[str], seconds: float, direct
                 result.not_run[name] = f"wrong result: off by {result.errors[name]:.1e}"
         device_ms: dict[str, list[float]] = {name: [] for name in opened}
         runs = {name: bed.timed(one.run, device_ms[name]) for name, one in opened.items()}
+        wait_for(begin_when)
         result.times = interleave(runs, seconds=seconds)
     result.device_ms = {name: statistics.median(some) for name, some in device_ms.items() if some}
     return result
@@ -410,6 +430,7 @@ def measure_all(
     name: str,
     *,
     end: float = math.inf,
+    begin_when: Path | None = None,
 ) -> str:
     """Measure, print and save the cases that begin before `end` (`time.monotonic`); why nothing was run."""
     target = TARGETS[device]
@@ -421,7 +442,7 @@ def measure_all(
         if time.monotonic() > end:
             print(f"{_named(case)}: not run: no time was left")
             continue
-        one = measure(case, bed, engines, seconds, directory)
+        one = measure(case, bed, engines, seconds, directory, begin_when)
         results.append(one)
         shown = ", ".join(f"{key} {_shown(one, key)}" for key in engines)
         print(f"{_named(case)}: {shown}", flush=True)
@@ -454,11 +475,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="per engine and case")
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     parser.add_argument("--name", help="of the files that are written")
+    parser.add_argument("--begin-when", type=Path, metavar="FILE", help="time when this file exists")
     given = parser.parse_args()
     precisions = given.precisions or (["f32"] if given.device == "cpu" else list(_TOLERANCE))
     cases = cases_of(given.networks, given.batches, precisions)
     name = given.name or f"gpu-peers-{given.device}"
-    print(f"\n{measure_all(given.device, cases, given.engines, given.seconds, given.models, name)}")
+    text = measure_all(
+        given.device,
+        cases,
+        given.engines,
+        given.seconds,
+        given.models,
+        name,
+        begin_when=given.begin_when,
+    )
+    print(f"\n{text}")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,18 @@ def interleave(
     return {name: _times(one) for name, one in counted.items()}
 
 
+def wait_for(file: Path | None) -> None:
+    """Return when a file exists, at once where none is named.
+
+    On a machine that is lent for minutes several benchmarks compile at once; each then times alone, when what
+    started them says so.
+    """
+    if file is not None:
+        print(f"ready: waits for {file}", file=sys.stderr, flush=True)
+    while file is not None and not file.exists():
+        time.sleep(0.05)
+
+
 def _repeat(engine: Run, seconds: float) -> list[float]:
     times: list[float] = []
     end = time.perf_counter() + seconds
