@@ -178,7 +178,7 @@ class _Lanes:
         return item.replace(body=body)
 
     def _if(self, item: If, mask: Expr | None) -> Stmt:
-        cond = self.expr(item.cond, None)
+        cond = self.expr(self.sim.simplify(item.cond), None)  # often the same in all lanes of a whole vector
         if cond.dtype.lanes == 1:
             orelse = None if item.orelse is None else self.stmt(item.orelse, mask)
             return If(cond, self.stmt(item.then, mask), orelse)
