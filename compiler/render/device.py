@@ -56,6 +56,8 @@ _OWN = "own"
 """The parameter that points to the global memory of blocks."""
 _SHORT_INDEX = 2**31
 """Buffers with at least so many elements need indices of 64 bits."""
+_OTHER_REGISTERS = 40
+"""Registers of a thread beside the arrays that lie in them: places, operands, counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._begin()
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
-        head = self.device.kernel(name, params, block, self._resident(grid, block))
+        head = self.device.kernel(name, params, block, self._resident(nest, grid, block))
         sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
@@ -222,13 +224,19 @@ class _LaunchPrinter(FunctionPrinter):
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
         return x, y, z
 
-    def _resident(self, grid: Dim3, block: Dim3) -> int:
-        """Blocks that a unit works on at the same time, where they leave half of its threads free; else 0."""
+    def _resident(self, nest: Stmt, grid: Dim3, block: Dim3) -> int:
+        """Blocks that a unit works on at the same time, where they leave half of its threads free; else 0.
+
+        No more than there are registers for: those that find none are spilled.
+        """
         units, most = self._facts.limit("units"), self._facts.limit("threads_per_unit")
         if not (units and most):
             return 0
         blocks = -(-prod(grid) // units)
-        return blocks if 2 * blocks * prod(block) <= most else 0
+        if 2 * blocks * prod(block) > most:
+            return 0
+        registers = self._facts.limit("registers_per_unit") or most * _OTHER_REGISTERS
+        return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
 
     # ------------------------------------------------------------ statements
 
@@ -439,6 +447,12 @@ def _steps(func: Func) -> dict[Buffer, int]:
 
 def _bytes(buffer: Buffer) -> int:
     return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes
+
+
+def _registers_of(nest: Stmt) -> int:
+    """Registers of 32 bits that a thread needs, about: its own arrays of numbered elements, and a few others."""
+    own = [item.buffer for item in statements(nest) if isinstance(item, Alloc) and item.buffer.scope != SHARED]
+    return sum(-(-_bytes(item) // 4) for item in own if item.alias_of is None) + _OTHER_REGISTERS
 
 
 def _room(size: int) -> int:
