@@ -24,8 +24,8 @@ from dataclasses import replace
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
-from compiler.loops.index_map import AXES
-from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes
+from compiler.loops.index_map import AXES, IndexMap
+from compiler.loops.matrix_units import UNITS, MatrixUnit, Mode, Modes
 from compiler.loops.queries import extent_of, iterations
 from compiler.loops.simplify import Simplifier
 from compiler.schedule import matrix_intrinsics
@@ -58,6 +58,9 @@ _BANK_ELEMENTS = 32
 
 _SECTOR_BYTES = 32
 """Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
+
+_BESIDE = 4
+"""Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of the narrowest floats."""
 
 _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
@@ -102,6 +105,8 @@ class _MatrixGemm(ImplicitGemm):
     unit: MatrixUnit
     widths: dict[str, int]
     """Neighbouring terms that a thread may take at once of each staged factor."""
+    beside: int
+    """Tiles of the unit whose columns alternate, so that a lane holds so many times as many neighbours."""
 
     def on_units(self, schedule: Schedule, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
@@ -127,6 +132,7 @@ class _MatrixGemm(ImplicitGemm):
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         """Stage the factors and give the tiles to sub-groups."""
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
+        self.beside = self.alternate(tile, last)
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
         self.widths = {stage: self.wide(self.s.site(stage)) for stage in stages}
         if tile.stages > 1:
@@ -136,6 +142,32 @@ class _MatrixGemm(ImplicitGemm):
         places = (*names[: self.batches], *self.unit.total_map(*names[self.batches :]))
         self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
         self.place(tile, stages, last, lanes)
+
+    def alternate(self, tile: MatrixTile, end: str) -> int:
+        """Let the columns of neighbouring tiles alternate, pair by pair; gives how many of them.
+
+        A lane holds two neighbours of a row of each tile, which fill no sector of memory: of four tiles it
+        then holds eight. Columns of the product and of the epilogue are renumbered, memory stays as it is.
+        """
+        *lanes, last = self.unit.c.columns
+        columns = extent_of(self.s.block(self.name).iters[self.batches + 1].extent)
+        beside = math.gcd(tile.own_columns, _BESIDE)
+        whole = len(self.axes.columns) == 1 and columns % (beside * self.unit.columns) == 0
+        if not whole or beside == 1 or last.register != 1 or len(lanes) != 1:
+            return 1
+        for block in (self.name, end):
+            rank = len(self.s.block(block).iters)
+            self.s.transform_block_layout(block, self._alternated(rank, beside))
+        self.s.transform_layout(self.total, self._alternated(self.batches + 2, beside))
+        return beside
+
+    def _alternated(self, rank: int, beside: int) -> IndexMap:
+        """The order of columns in which pairs of so many tiles alternate."""
+        axis, own, pair = self.batches + 1, self.unit.columns, self.unit.c.columns[-1].extent
+        index = AXES[axis]
+        tile, place = index // pair % beside, index // (pair * beside) % (own // pair)
+        number = index // (own * beside) * (own * beside) + tile * own + place * pair + index % pair
+        return IndexMap.of(rank, [*AXES[:axis], number, *AXES[axis + 1 : rank]])
 
     # -- operands
 
@@ -198,12 +230,13 @@ class _MatrixGemm(ImplicitGemm):
         """The sums begin in the registers of the lanes that hold them."""
         count = len(unit.c.rows)
         digits = self.s.loops(block)[-count - len(unit.c.columns) :]
-        for loop in self.spread_lanes(unit, digits[:count], digits[count:]):
+        modes = (*unit.c.rows, *unit.c.columns)
+        for loop in self.spread_lanes(modes, digits):
             self.s.unroll(loop)
 
-    def spread_lanes(self, unit: MatrixUnit, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+    def spread_lanes(self, modes: Modes, loops: Sequence[str]) -> list[str]:
         """Bind the digits of rows and columns that are lanes; gives the loops over the registers of one."""
-        digits = [*zip(unit.c.rows, rows, strict=True), *zip(unit.c.columns, columns, strict=True)]
+        digits = list(zip(modes, loops, strict=True))
         lanes = [loop for item, loop in sorted(digits, key=lambda one: -one[0].lane) if item.lane]
         registers = [loop for item, loop in digits if item.register]
         self.s.reorder(*lanes, *registers)
@@ -212,21 +245,22 @@ class _MatrixGemm(ImplicitGemm):
 
     def finish(self, tile: MatrixTile, follow: Sequence[str], lanes: int) -> None:
         """The epilogue, on the elements that each lane holds."""
-        unit = tile.unit
+        unit, beside = tile.unit, self.beside
         row, column = follow[-2:]
         row_group, rows, *row_digits = self.cut(row, (tile.along_rows, tile.own_rows), unit.c.rows)
-        col_group, columns, *col_digits = self.cut(
-            column, (tile.along_columns, tile.own_columns), unit.c.columns
-        )
-        self.s.reorder(row_group, col_group, rows, columns, *row_digits, *col_digits)
-        registers = self.spread_lanes(unit, row_digits, col_digits)
+        tiles = (tile.along_columns, tile.own_columns // beside, beside)
+        col_group, columns, between, *col_digits = self.cut(column, tiles, unit.c.columns)
+        *places, last = unit.c.columns
+        modes = (*unit.c.rows, *places, Mode(beside, register=unit.c.registers), last)
+        digits = (*row_digits, *col_digits[:-1], between, col_digits[-1])
+        self.s.reorder(row_group, col_group, rows, columns, *digits)
+        registers = self.spread_lanes(modes, digits)
         self.s.bind(self.s.fuse(row_group, col_group), _GROUP)
+        along = last.register == 1 and lanes % last.extent == 0
+        if along and lanes > last.extent:
+            registers[-2:] = [self.s.fuse(*registers[-2:])]
         for loop in (rows, columns, *registers):
-            along = unit.c.columns[-1].register == 1 and loop == col_digits[-1]
-            if along and lanes % unit.c.columns[-1].extent == 0:
-                self.s.vectorize(loop)
-            else:
-                self.s.unroll(loop)
+            (self.s.vectorize if along and loop == registers[-1] else self.s.unroll)(loop)
 
     def count_rounds(self, stage: str, tile: StagedTile) -> None:
         """It is done before the unit's instruction reads the factor."""
