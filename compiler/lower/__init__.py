@@ -29,6 +29,7 @@ from compiler.lower.over_samples import over_samples
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
+from compiler.lower.recombine_digits import recombine_digits
 from compiler.lower.reduce_subgroups import reduce_subgroups
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
@@ -58,6 +59,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
+    ("recombine_digits", recombine_digits),
     ("partition_loops", partition_loops),
     ("limit_unrolling", lambda func, _: limit_unrolling(func)),
     ("vectorize", vectorize),
@@ -97,6 +99,7 @@ OPTIONAL = frozenset(
         "limit_loops",
         "shorten_loops",
         "split_fused",
+        "recombine_digits",
         "partition_loops",
         "limit_unrolling",
         "vectorize",

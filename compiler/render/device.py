@@ -450,9 +450,10 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _registers_of(nest: Stmt) -> int:
-    """Registers of 32 bits that a thread needs, about: its own arrays of numbered elements, and a few others."""
-    own = [item.buffer for item in statements(nest) if isinstance(item, Alloc) and item.buffer.scope != SHARED]
-    return sum(-(-_bytes(item) // 4) for item in own if item.alias_of is None) + _OTHER_REGISTERS
+    """Registers of 32 bits that a thread needs, about: its own arrays, and a few others."""
+    arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
+    own = [item for item in arrays if item.scope != SHARED and item.alias_of is None]
+    return sum(-(-_bytes(item) // 4) for item in own) + _OTHER_REGISTERS
 
 
 def _room(size: int) -> int:

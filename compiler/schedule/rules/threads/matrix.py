@@ -60,7 +60,7 @@ _SECTOR_BYTES = 32
 """Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
 
 _BESIDE = 4
-"""Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of the narrowest floats."""
+"""Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of f16."""
 
 _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
