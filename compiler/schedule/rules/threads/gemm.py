@@ -33,7 +33,13 @@ from compiler.schedule.rules.common import group_sizes, plainly_indexed
 from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
-from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
+from compiler.schedule.rules.threads.fetch import (
+    LEAST_BITS,
+    by_k_iterations,
+    fetch_coalesced,
+    fetch_transposed,
+    is_plain,
+)
 from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, StagedTile, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
@@ -196,6 +202,7 @@ class ImplicitGemm:
             extent_of_parts((*self.inner, *self.outer)),
             min(4, self.wide(self.s.site(last))),
             gathered=len(self.inner) > 1,
+            narrow=is_narrow(self.block),
         )
 
     # -- axes
@@ -438,6 +445,12 @@ def _steps_that_fit(tile: ThreadTile) -> list[int]:
     """Numbers of steps that may be written out."""
     most = 4 * _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)
     return [n for n in (1, 2, 4, 8, 16, 32) if tile.depth % n == 0 and n <= most]
+
+
+def is_narrow(block: Site) -> bool:
+    """Whether the factors of a sum of products are floats of 16 bits."""
+    kinds = [factor.dtype for factor in factors(block.block) or ()]
+    return all(kind.is_float and kind.bits == LEAST_BITS // 2 for kind in kinds)
 
 
 def runs_along(block: Site, item: Iter) -> bool:

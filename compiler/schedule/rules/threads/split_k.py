@@ -26,7 +26,7 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
 from compiler.schedule.rules.threads.common import units
-from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
+from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm, is_narrow
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
 from compiler.schedule.rules.threads.matrix_tile import matrix_options
 from compiler.schedule.rules.threads.reduction import alone
@@ -97,7 +97,7 @@ def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return None
-    return GemmProblem(batch, rows, columns, inner, steps, 1)
+    return GemmProblem(batch, rows, columns, inner, steps, 1, narrow=is_narrow(block))
 
 
 def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:

@@ -62,6 +62,9 @@ ON_THREADS = FetchCosts(alone=1200, met=350, latency=200, element=8.5, copied=0.
 WITHOUT_COPIES = FetchCosts(alone=260, met=75, latency=185, element=17, copied=1, cache=1.25, hides=0.2)
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
+_WIDENED = 1.9
+"""Times what threads take for floats of 16 bits, which they widen (an H100, three products of 64 terms)."""
+
 _NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
@@ -81,7 +84,7 @@ class GemmProblem:
     lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
     holds, or a constant where a condition does not hold. gathered: several axes number the terms that are
-    staged together, so that each element's place takes divisions.
+    staged together, so that each element's place takes divisions. narrow: the factors are floats of 16 bits.
     """
 
     batch: int
@@ -92,6 +95,7 @@ class GemmProblem:
     lanes: int
     plain: bool = False
     gathered: bool = False
+    narrow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +272,8 @@ def tile_cycles(
     issued = arithmetic + addresses
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
-    return waves * (most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4)
+    one = most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
+    return waves * one * (_WIDENED if problem.narrow else 1.0)
 
 
 def occupancy(tile: BlockTile, facts: TargetFacts) -> int:
