@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from support import rank_correlation
 
@@ -30,6 +30,8 @@ from compiler.loops.matrix_units import UNITS
 from compiler.schedule.rules.threads.matrix_tile import ON_UNITS, MatrixTile, UnitCosts, matrix_tile_cycles
 from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
 from compiler.targets import get_target
+
+Costs = TypeVar("Costs", FetchCosts, UnitCosts)
 
 _FOLDER = Path(__file__).parent / "measured"
 OF_THREADS, OF_UNITS = _FOLDER / "h100_tiles.json", _FOLDER / "h100_unit_tiles.json"
@@ -45,11 +47,12 @@ class Point:
     tile: ThreadTile | MatrixTile
     microseconds: float
 
-    def estimate(self, facts: TargetFacts, costs: FetchCosts) -> float:
+    def estimate(self, facts: TargetFacts, costs: FetchCosts | UnitCosts) -> float:
         """Microseconds by the analytic cost."""
         if isinstance(self.tile, MatrixTile):
             assert isinstance(costs, UnitCosts)
             return 1e6 * matrix_tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
+        assert isinstance(costs, FetchCosts)
         return 1e6 * tile_cycles(self.tile, self.problem, facts, costs) / facts.hertz
 
 
@@ -69,7 +72,7 @@ def _point(row: Sequence[Any]) -> Point:
 
 
 def judged(
-    found: Sequence[Point], facts: TargetFacts, costs: FetchCosts
+    found: Sequence[Point], facts: TargetFacts, costs: FetchCosts | UnitCosts
 ) -> tuple[float, float, float, float]:
     """(mean of log ratios, root of their mean square, tau over all, tau within a sum of products).
 
@@ -85,9 +88,7 @@ def judged(
     return statistics.fmean(logs), square, rank_correlation(combinations(both, 2)), rank_correlation(inside)
 
 
-def searched(
-    found: Sequence[Point], facts: TargetFacts, today: FetchCosts, draws: int, seed: int
-) -> FetchCosts:
+def searched(found: Sequence[Point], facts: TargetFacts, today: Costs, draws: int, seed: int) -> Costs:
     """The constants with the least mean square of logarithms, of so many drawn around the best so far."""
     source = random.Random(seed)  # noqa: S311 - a search
     best, least = today, judged(found, facts, today)[1]
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     default, today = (OF_UNITS, ON_UNITS) if options.units else (OF_THREADS, ON_THREADS)
     found, facts = points(options.measured or default), get_target("cuda", options.arch).facts
-    tried = [today]
+    tried: list[FetchCosts | UnitCosts] = [today]
     if options.search:
         tried.append(searched(found, facts, today, options.search, options.seed))
     for costs in tried:

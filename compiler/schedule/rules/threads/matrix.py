@@ -43,7 +43,7 @@ from compiler.schedule.rules.threads.gemm import (
     find_axes,
     runs_along,
 )
-from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options, padding_of
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, alternating, matrix_options, padding_of
 from compiler.schedule.rules.threads.tile import StagedTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
@@ -58,9 +58,6 @@ _BANK_ELEMENTS = 32
 
 _SECTOR_BYTES = 32
 """Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
-
-_BESIDE = 4
-"""Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of f16."""
 
 _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
@@ -149,11 +146,10 @@ class _MatrixGemm(ImplicitGemm):
         A lane holds two neighbours of a row of each tile, which fill no sector of memory: of four tiles it
         then holds eight. Columns of the product and of the epilogue are renumbered, memory stays as it is.
         """
-        *lanes, last = self.unit.c.columns
+        beside = alternating(tile)
         columns = extent_of(self.s.block(self.name).iters[self.batches + 1].extent)
-        beside = math.gcd(tile.own_columns, _BESIDE)
         whole = len(self.axes.columns) == 1 and columns % (beside * self.unit.columns) == 0
-        if not whole or beside == 1 or last.register != 1 or len(lanes) != 1:
+        if not whole or beside == 1:
             return 1
         for block in (self.name, end):
             rank = len(self.s.block(block).iters)

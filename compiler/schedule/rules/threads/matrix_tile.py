@@ -12,7 +12,6 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
-    FetchCosts,
     GemmProblem,
     copies,
     has_room,
@@ -37,38 +36,56 @@ _PARTS = 4
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
+_MOST_STAGES = 6
+"""Parts of a sum that are under way at the same time at most."""
+
+_PAIR = 2
+
+_BESIDE = 4
+"""Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of f16."""
+
 
 @dataclass(frozen=True, slots=True)
-class UnitCosts(FetchCosts):
-    """The same on matrix units, in cycles.
+class UnitCosts:
+    """What a tile on matrix units takes beside its products, in cycles.
 
-    again: times that of reading shared memory that no product hides. stored: to make and store a result, of a
-    thread, as lanes hold what lies apart in memory. chained: from one product to the next one that adds to
-    its result; longer instructions hide their own. read: from shared memory to a product, other sub-groups of
-    the part multiply meanwhile; written_out: to which power steps that are written out shorten that.
+    begins: until a block multiplies. latency: from the start of a copy to its end, of which as many are under
+    way as there are stages less one; alone: the same where nothing is under way. element: to find the place
+    of an element, of a thread; copied: the part of it where asynchronous copies bring several at once;
+    gathered: times where it divides. cache: times the share of global memory, where what is fetched is in the
+    cache. read: times the bytes that lanes read from shared memory. overlap: of what happens at the same time
+    the powers add up; the higher, the more the longest hides. stored: to make and store a result, of a
+    thread; beside: the power of the tiles that alternate by which that shrinks.
     """
 
-    again: float
-    stored: float
-    chained: float
+    begins: float
+    latency: float
+    alone: float
+    element: float
+    copied: float
+    gathered: float
+    cache: float
     read: float
-    written_out: float
+    overlap: float
+    stored: float
+    beside: float
+
+    def together(self, *cycles: float) -> float:
+        """Cycles of what happens at the same time."""
+        return math.pow(sum(math.pow(item, self.overlap) for item in cycles), 1 / self.overlap)
 
 
 ON_UNITS = UnitCosts(
-    alone=550, met=100, latency=820, element=11, copied=0.1, cache=1.35, hides=1,
-    again=1.5, stored=105, chained=60, read=64, written_out=0.5,
+    begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=27, cache=1.79, read=1.47,
+    overlap=1.75, stored=110, beside=0.19,
 )  # fmt: skip
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
 
 UNITS_WITHOUT_COPIES = UnitCosts(
-    alone=80, met=25, latency=55, element=12, copied=1, cache=3, hides=0.14,
-    again=0.25, stored=4, chained=32, read=64, written_out=1,
+    begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=30, read=0.57,
+    overlap=1.42, stored=2.6, beside=0.19,
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
-
-_GATHERED = 16
-"""Times the address arithmetic where it divides and nothing is copied: convolutions of images on an H100."""
 
 _WORD = 4
 """Bytes of the smallest asynchronous copy."""
@@ -178,7 +195,7 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """
     narrow = tile.unit.factor.bytes < _WORD
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
-    for stages, copied in overlapped(tile, replace(problem, plain=plain), facts):
+    for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _MOST_STAGES):
         if copied or not narrow:
             yield replace(tile, stages=stages, copied=copied)
 
@@ -197,42 +214,44 @@ def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 def matrix_tile_cycles(
     tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: UnitCosts | None = None
 ) -> float:
-    """Cycles until the last unit is done; `costs` are by default those of the target."""
+    """Cycles until the last unit is done; `costs` are by default those of the target.
+
+    Blocks that are there at the same time work on their parts in turn, while those that follow arrive.
+    """
     costs = costs or (ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES)
-    unit, size = tile.unit, tile.unit.factor.bytes
     waves = waves_of(tile, problem, facts)
     resident = min(waves, _MOST_RESIDENT, occupancy(tile, facts))
-    rounds = k_iterations(tile, problem)
-    steps = rounds * tile.depth
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do
     parts = min(1.0, resident * tile.groups / _PARTS)
-    rate = dict(facts.matrix_rates)[unit.name]
-    arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident, costs)
+    lanes = facts.fma_per_cycle * facts.lanes(32) * parts
+    arrives = costs.latency / (tile.stages - 1) if tile.stages > 1 else costs.alone
+    one_round = costs.together(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
+    stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.beside)
+    own = costs.begins + k_iterations(tile, problem) * one_round + resident * stored
+    return waves / resident * own
+
+
+def _round_cycles(
+    tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: UnitCosts, parts: float
+) -> float:
+    """What a block's part of a sum takes of a multiprocessor, of which so many parts have sub-groups."""
+    unit, size = tile.unit, tile.unit.factor.bytes
+    elements = (tile.rows + tile.columns) * tile.depth
+    products = tile.rows * tile.columns * tile.depth / dict(facts.matrix_rates)[unit.name] / parts
     held = tile.groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns)
-    read = held * steps * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE / parts  # each takes its share
-    elements = (tile.rows + tile.columns) * steps
-    lanes = facts.fma_per_cycle * facts.lanes(32)
+    read = held * tile.depth * size * _conflicts(unit) / SHARED_BYTES_A_CYCLE / parts
     fetched = elements * size * facts.hertz / (facts.bandwidth * costs.cache)
-    addresses = elements * costs.element / lanes / parts / (2 if problem.lanes > 1 else 1)
-    if tile.copied:
-        addresses *= costs.copied
-    elif problem.gathered:
-        addresses *= _GATHERED
-    # a block finds addresses, then multiplies: only other blocks do one during the other
-    busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
-    most = max(busy, read, fetched)
-    waiting = rounds * costs.waits(tile.stages, resident * most / max(1, rounds)) / resident
-    stored = tile.rows * tile.columns / lanes / parts * costs.stored
-    return waves * (most + costs.again * read + waiting + stored)
+    lanes = facts.fma_per_cycle * facts.lanes(32) * parts * (2 if problem.lanes > 1 else 1)
+    places = elements * costs.element / lanes
+    places *= costs.copied if tile.copied else costs.gathered if problem.gathered else 1.0
+    return costs.together(products, costs.read * read, fetched) + places
 
 
-def _hidden(tile: MatrixTile, rate: int, resident: int, costs: UnitCosts) -> float:
-    """The part of the time in which a matrix unit multiplies, where it has a sub-group at all."""
-    unit = tile.unit
-    issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
-    groups = max(1.0, resident * tile.groups / _PARTS)
-    read = costs.read / math.pow(tile.unrolled, costs.written_out)
-    return min(1.0, groups * issue / (max(issue, costs.chained) + read))
+def alternating(tile: MatrixTile) -> int:
+    """Tiles of the unit whose columns alternate, so that each lane holds so many pairs of neighbours."""
+    *lanes, last = tile.unit.c.columns
+    pairs = last.register == 1 and last.extent == _PAIR and len(lanes) == 1
+    return math.gcd(tile.own_columns, _BESIDE) if pairs else 1
 
 
 def _conflicts(unit: MatrixUnit) -> float:

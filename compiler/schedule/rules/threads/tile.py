@@ -197,13 +197,15 @@ def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> I
     yield from (ThreadTile(*own, *found) for found in overlapped(tile, problem, facts))
 
 
-def overlapped(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> list[tuple[int, int]]:
+def overlapped(
+    tile: BlockTile, problem: GemmProblem, facts: TargetFacts, most: int = 4
+) -> list[tuple[int, int]]:
     """Numbers of parts under way, as many as the rounds of a tile fill; and whether they are copied.
 
     Of what costs the same the first is taken: copies need no registers.
     """
     rounds = k_iterations(tile, problem)
-    copied = ((2, 1), (3, 1), (4, 1)) if problem.plain and copies(facts) else ()
+    copied = [(stages, 1) for stages in range(2, most + 1)] if problem.plain and copies(facts) else []
     found = (*copied, (2, 0))
     return [(stages, copied) for stages, copied in found if rounds > stages]
 
