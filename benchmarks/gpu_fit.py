@@ -31,7 +31,7 @@ from compiler.schedule.rules.threads.matrix_tile import ON_UNITS, MatrixTile, Un
 from compiler.schedule.rules.threads.tile import ON_THREADS, FetchCosts, GemmProblem, ThreadTile, tile_cycles
 from compiler.targets import get_target
 
-Costs = TypeVar("Costs", FetchCosts, UnitCosts)
+Costs = TypeVar("Costs", bound=FetchCosts | UnitCosts)
 
 _FOLDER = Path(__file__).parent / "measured"
 OF_THREADS, OF_UNITS = _FOLDER / "h100_tiles.json", _FOLDER / "h100_unit_tiles.json"

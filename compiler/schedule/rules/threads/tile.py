@@ -275,7 +275,7 @@ def tile_cycles(
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
     one = most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
-    return waves * one * (_WIDENED if problem.narrow else 1.0)
+    return waves * one * (_WIDENED if problem.narrow and copies(facts) else 1.0)
 
 
 def occupancy(tile: BlockTile, facts: TargetFacts) -> int:
