@@ -82,8 +82,8 @@ ON_UNITS = UnitCosts(
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
 
 UNITS_WITHOUT_COPIES = UnitCosts(
-    begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=3, read=1.5,
-    overlap=1.42, stored=2.6, beside=0.19,
+    begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=6, read=1,
+    overlap=1.42, stored=1.5, beside=0.19,
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
