@@ -69,6 +69,21 @@ def test_emulated(name: str) -> None:
     made.assert_close(found)
 
 
+@pytest.mark.parametrize("beside", [2, 4])
+@pytest.mark.parametrize("name", ["mma.m16n8k16.f16", "mma.m16n8k8.tf32"])
+def test_columns_of_tiles_alternate(name: str, beside: int) -> None:
+    """A lane holds neighbours of all tiles, and stores four of them at once."""
+    made = _made(name, beside)
+    verify_func(made.scheduled)
+    made.assert_close(interpret(made.scheduled, made.inputs, subgroup=32)["y"])
+    message, found = _launch(made, Emulated(made.words.module([made.device.text])))
+    assert message == ""
+    made.assert_close(found)
+    stores = [line for line in made.device.text.splitlines() if "tk_store_aligned(p" in line]
+    assert stores
+    assert all("tk_f32x4{" in line for line in stores)
+
+
 def _broken(made: Product, old: str, new: str) -> str:
     module = _module([made.unit.name])
     assert old in module

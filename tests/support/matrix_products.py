@@ -18,6 +18,7 @@ from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules.threads.matrix import matrix_gemm
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile
 from compiler.schedule.schedule import Schedule
 from tests.support.gpu import GFX906, SM_70
 from tests.support.kernels import lower_all
@@ -54,15 +55,20 @@ def facts_with(unit: MatrixUnit) -> TargetFacts:
     return replace(SM_70 if unit.lanes == 32 else GFX906, matrix_rates=((unit.name, 1024),), precision="tf32")
 
 
-def product(name: str) -> Product:
-    """The product of one unit: several tiles along each axis, and a part of one."""
+def product(name: str, beside: int = 1) -> Product:
+    """The product of one unit: several tiles along each axis, and a part of one.
+
+    beside: tiles of a sub-group along the columns, which have no rest then.
+    """
     unit = UNITS[name]
     facts = facts_with(unit)
-    rows, columns, steps = 2 * unit.rows + 3, 3 * unit.columns + 1, 2 * unit.steps + 5
+    columns = 2 * beside * unit.columns if beside > 1 else 3 * unit.columns + 1
+    rows, steps = 2 * unit.rows + 3, 2 * unit.steps + 5
     kind = F32 if unit.factor == TF32 else unit.factor
     func = _func(rows, columns, steps, kind, unit.total)
     schedule = Schedule(func)
-    chooser = ReplayChooser({"y.unit": (1,)}, AnalyticChooser())
+    tile = {"y.tile": MatrixTile(unit, 1, 1, 1, beside, max(16, unit.steps)).value} if beside > 1 else {}
+    chooser = ReplayChooser({"y.unit": (1,), **tile}, AnalyticChooser())
     assert matrix_gemm(schedule, "y", facts, chooser)
     source = np.random.default_rng(0)
     x, w = (_values(source, shape, kind) for shape in ((rows, steps), (columns, steps)))

@@ -406,6 +406,16 @@ def test_condition_becomes_a_mask() -> None:
     assert all(item.mask is None for item in loads)  # x has 64 elements: reading all 16 is safe
 
 
+def test_a_condition_on_whole_vectors_is_no_mask() -> None:
+    """The rest behind 44 elements begins at a vector of four, in the middle of a group of eight."""
+    text = (
+        "for g in 0..8\n  for i in 0..8 vectorized\n    if g * 8 + i < 44\n      y[g * 8 + i] = x[g * 8 + i]"
+    )
+    after = vectorize(func(text), BASE)
+    assert count(after, If) > 0
+    assert all(item.mask is None for item in after.body.walk() if isinstance(item, Store))
+
+
 def test_a_condition_on_data_is_no_mask_of_loads() -> None:
     body = "for i in 0..60 vectorized\n  y[i] = select(x[i] < 0.0, select(x[i] < 1.0, x[i], 2.0), x[i] * 2.0)"
     after = vectorize(func(body, "x: f32[60]", "y: f32[60]"), V4)

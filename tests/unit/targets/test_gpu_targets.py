@@ -13,7 +13,7 @@ from compiler.core.settings import Settings, load_settings
 from compiler.core.types import F32
 from compiler.loops.build import Builder
 from compiler.render.device import render_launches
-from compiler.schedule.chooser import AnalyticChooser
+from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.targets import cuda, get_target, hip
 from compiler.targets.code_object import resources, unbundled
@@ -329,3 +329,16 @@ def test_compilers_save_no_registers_for_blocks_that_a_small_grid_has_not(
     (launch,) = printed.launches
     blocks = f", {-(-launch.grid[0] // 132)}" if small and name == "cuda" else ""
     assert f"__launch_bounds__({launch.block[0]}{blocks})" in printed.text
+
+
+def test_compilers_save_no_registers_for_blocks_that_have_none() -> None:
+    """Four blocks for each unit, whose threads hold 64 sums: two fit without spills."""
+    b = Builder("product")
+    x, w = b.input("x", (16384, 64), F32), b.input("w", (64, 512), F32)
+    func = b.finish([b.reduce("y", (16384, 512), (64,), lambda i, j, k: x[i, k] * w[k, j])])
+    target = get_target("cuda", "sm_90")
+    chooser = ReplayChooser({"y.tile": (16, 16, 8, 8, 16, 2, 1)}, AnalyticChooser())
+    scheduled = schedule_func(func, {}, target.facts, chooser).func
+    printed = render_launches(lowered_for(scheduled, target), 0, target.vocabulary, target.facts)
+    assert printed.launches[0].grid == (4, 128, 1)
+    assert "__launch_bounds__(256, 2)" in printed.text
