@@ -16,13 +16,24 @@ element of them (windows, padding, a transposed matrix) is done once, by the thr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
-from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Expr, Iter, Load, Var
+from compiler.loops.ir import (
+    CONSTANT,
+    OPERANDS,
+    REGISTER,
+    SHARED,
+    Buffer,
+    Expr,
+    Func,
+    Iter,
+    Load,
+    Var,
+)
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
@@ -53,6 +64,9 @@ _DEEP = 8
 _GROUPS = (2, 4, 8)
 """Columns of blocks that go together, for search."""
 
+_SHARES = (4, 32)
+"""Of what a run may have, the parts that a tile is chosen for beside the whole."""
+
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
 
@@ -74,6 +88,27 @@ class Axes:
     rows: tuple[Part, ...]
     columns: tuple[Part, ...]
     left: int
+
+    def extents(self) -> tuple[int, int, int]:
+        """Independent sums of products, rows and columns of each."""
+        batch, rows, columns = map(extent_of_parts, (self.batch, self.rows, self.columns))
+        return batch, rows, columns
+
+    def smaller(self, free: Collection[int]) -> tuple[tuple[int, int, int], ...]:
+        """The same of runs that have a part of some iterations, by number."""
+
+        def part(share: int, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+            return tuple(
+                replace(one, extent=-(-one.extent // share)) if one.number in free else one for one in parts
+            )
+
+        if not free:
+            return ()
+        fewer = (
+            replace(self, batch=part(n, self.batch), rows=part(n, self.rows), columns=part(n, self.columns))
+            for n in _SHARES
+        )
+        return tuple(one.extents() for one in fewer)
 
 
 def find_axes(block: Site) -> Axes | None:
@@ -190,19 +225,19 @@ class ImplicitGemm:
     def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
         """Lay out result, constants and axes for tiles; gives the last block, and what tiles depend on."""
         self.s = schedule
+        free = free_iterations(self.s.func, self.block)
         last = take_result(self.s, self.name, follow=follow)
         self.total = self.s.site(self.name).target
         self.repack()
         self.iterate(last)
         return last, GemmProblem(
-            extent_of_parts(self.axes.batch),
-            extent_of_parts(self.axes.rows),
-            extent_of_parts(self.axes.columns),
+            *self.axes.extents(),
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
             min(4, self.wide(self.s.site(last))),
             gathered=len(self.inner) > 1,
             narrow=is_narrow(self.block),
+            smaller=self.axes.smaller(free),
         )
 
     # -- axes
@@ -445,6 +480,19 @@ def _steps_that_fit(tile: ThreadTile) -> list[int]:
     """Numbers of steps that may be written out."""
     most = 4 * _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)
     return [n for n in (1, 2, 4, 8, 16, 32) if tile.depth % n == 0 and n <= most]
+
+
+def free_iterations(func: Func, block: Site) -> frozenset[int]:
+    """The numbers of spatial iterations of which a run has a part only, as the function says of operands."""
+    rows = {(number, axis) for number, axis, *_ in dict(func.attrs).get(OPERANDS, ())}
+    tensors = [item.name for item in func.params if item not in func.workspace]
+    ends = {
+        load.indices[axis]
+        for load in block.loads
+        for number, axis in rows
+        if load.buffer.name == tensors[number]
+    }
+    return frozenset(number for number, item in enumerate(block.spatial) if item.var in ends)
 
 
 def is_narrow(block: Site) -> bool:

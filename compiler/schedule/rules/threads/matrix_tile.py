@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -17,6 +17,7 @@ from compiler.schedule.rules.threads.tile import (
     has_room,
     k_iterations,
     occupancy,
+    over_sizes,
     overlapped,
     waves_of,
 )
@@ -36,8 +37,8 @@ _PARTS = 4
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
-_MOST_STAGES = 6
-"""Parts of a sum that are under way at the same time at most."""
+_STAGES = (2, 3, 4, 6)
+"""Parts of a sum that are under way at the same time."""
 
 _PAIR = 2
 
@@ -180,12 +181,16 @@ def matrix_options(
     depths = [depth for depth in deep if depth % unit.steps == 0]
     tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
     return [
-        Option(staged.value, matrix_tile_cycles(staged, problem, facts))
+        Option(staged.value, over_sizes(_costs(staged, facts), problem))
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged.registers <= _MOST_REGISTERS and has_room(staged, facts)
     ]
+
+
+def _costs(tile: MatrixTile, facts: TargetFacts) -> Callable[[GemmProblem], float]:
+    return lambda problem: matrix_tile_cycles(tile, problem, facts)
 
 
 def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[MatrixTile]:
@@ -195,7 +200,7 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """
     narrow = tile.unit.factor.bytes < _WORD
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
-    for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _MOST_STAGES):
+    for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
         if copied or not narrow:
             yield replace(tile, stages=stages, copied=copied)
 

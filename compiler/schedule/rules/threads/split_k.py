@@ -19,18 +19,18 @@ from itertools import chain
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT
+from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
 from compiler.schedule.rules.threads.common import units
-from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm, is_narrow
+from compiler.schedule.rules.threads.gemm import find_axes, free_iterations, implicit_gemm, is_narrow
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
 from compiler.schedule.rules.threads.matrix_tile import matrix_options
 from compiler.schedule.rules.threads.reduction import alone
-from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles
+from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, over_sizes, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -39,8 +39,8 @@ _LEAST_TERMS = 16
 _LEAST_STEPS = 256
 """Shorter sums take less time than one more launch."""
 
-_TILE = 32
-"""Rows and columns of a small tile: where such tiles are enough for all units, nothing is cut."""
+_TILE = 64
+"""Rows and columns of a usual tile: where such tiles are enough for all units twice, nothing is cut."""
 
 _USUAL = tuple(
     ThreadTile(*along, rows, columns, _LEAST_TERMS)
@@ -66,7 +66,7 @@ _BYTES = 4
 def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products cut into chunks, and its epilogue; False where one piece is better."""
     block = schedule.site(name)
-    problem = _problem(block, facts) if block.is_store else None
+    problem = _problem(schedule.func, block, facts) if block.is_store else None
     if problem is None:
         return False
     options = _options(problem, usable(block, facts)[:1], facts)
@@ -86,18 +86,19 @@ def _by_chunks(
     return True
 
 
-def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
+def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     """The sizes of a long sum of products with few results; None for any other block."""
     axes = find_axes(block)
     if axes is None:
         return None
-    batch, rows, columns = (extent_of_parts(parts) for parts in (axes.batch, axes.rows, axes.columns))
+    smaller = axes.smaller(free_iterations(func, block))
+    batch, rows, columns = min((axes.extents(), *smaller), key=math.prod)
     lengths = [extent_of(item.extent) for item in block.reduce]
     inner, steps = max(lengths), math.prod(lengths)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return None
-    return GemmProblem(batch, rows, columns, inner, steps, 1, narrow=is_narrow(block))
+    return GemmProblem(*axes.extents(), inner, steps, 1, narrow=is_narrow(block), smaller=smaller)
 
 
 def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
@@ -111,14 +112,15 @@ def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: Ta
 def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
     """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
-    cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
+    smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
+    cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
     # as if copies brought both factors: whether they can shows when the block has its layouts
     on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
     best = min((option.cost for option in tiles), default=math.inf)
     if chunks == 1:
         return best
-    results = problem.batch * problem.rows * problem.columns
+    results = over_sizes(lambda one: one.batch * one.rows * one.columns, problem)
     moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 

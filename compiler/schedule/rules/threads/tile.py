@@ -7,8 +7,8 @@ thread_columns` of them in registers. `steps` of the sum are staged in shared me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Protocol
@@ -65,6 +65,9 @@ WITHOUT_COPIES = FetchCosts(alone=260, met=75, latency=185, element=17, copied=1
 _WIDENED = 1.9
 """Times what threads take for floats of 16 bits, which they widen (an H100, three products of 64 terms)."""
 
+_WHOLE = 5
+"""Weight of the largest size beside others that runs may have: it takes about what it takes alone."""
+
 _NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
@@ -85,6 +88,7 @@ class GemmProblem:
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
     holds, or a constant where a condition does not hold. gathered: several axes number the terms that are
     staged together, so that each element's place takes divisions. narrow: the factors are floats of 16 bits.
+    smaller: independent ones, rows and columns of runs that have a part only.
     """
 
     batch: int
@@ -96,6 +100,12 @@ class GemmProblem:
     plain: bool = False
     gathered: bool = False
     narrow: bool = False
+    smaller: tuple[tuple[int, int, int], ...] = ()
+
+    def sizes(self) -> list[GemmProblem]:
+        """The problem, and those of runs that have a part of it only."""
+        parts = (replace(self, batch=b, rows=r, columns=c, smaller=()) for b, r, c in self.smaller)
+        return [replace(self, smaller=()), *parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +194,24 @@ def thread_tiles(
 ) -> list[Option]:
     """Tiles (of `tiles`, else of all) that fit the limits of a block, with the cycles that all work takes."""
     return [
-        Option(staged.value, tile_cycles(staged, problem, facts))
+        Option(staged.value, over_sizes(_costs(staged, facts), problem))
         for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged is tile or has_room(staged, facts)
     ]
+
+
+def _costs(tile: ThreadTile, facts: TargetFacts) -> Callable[[GemmProblem], float]:
+    return lambda problem: tile_cycles(tile, problem, facts)
+
+
+def over_sizes(cost: Callable[[GemmProblem], float], problem: GemmProblem) -> float:
+    """The geometric mean of a cost over the sizes that runs may have, in which the whole counts most."""
+    if not problem.smaller:
+        return cost(problem)
+    whole, *parts = (math.log(cost(one)) for one in problem.sizes())
+    return math.exp((_WHOLE * whole + sum(parts)) / (_WHOLE + len(parts)))
 
 
 def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
@@ -198,14 +220,14 @@ def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> I
 
 
 def overlapped(
-    tile: BlockTile, problem: GemmProblem, facts: TargetFacts, most: int = 4
+    tile: BlockTile, problem: GemmProblem, facts: TargetFacts, numbers: Sequence[int] = (2, 3, 4)
 ) -> list[tuple[int, int]]:
     """Numbers of parts under way, as many as the rounds of a tile fill; and whether they are copied.
 
     Of what costs the same the first is taken: copies need no registers.
     """
     rounds = k_iterations(tile, problem)
-    copied = [(stages, 1) for stages in range(2, most + 1)] if problem.plain and copies(facts) else []
+    copied = [(stages, 1) for stages in numbers] if problem.plain and copies(facts) else []
     found = (*copied, (2, 0))
     return [(stages, copied) for stages, copied in found if rounds > stages]
 
