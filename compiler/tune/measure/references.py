@@ -1,12 +1,14 @@
 """What is right for a kernel: what its work gives before anybody scheduled it, on two inputs.
 
 By the interpreter, which defines the meaning, where that takes moments; else by the same loops compiled as
-they stand, for the host whatever the target; where no compiler takes these, by the default schedule.
+they stand, for the host whatever the target; where that takes many seconds and the target is a device, by the
+host's default schedule; where no compiler takes these, by the target's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from compiler.loops.ir import Func
 from compiler.loops.queries import iterations
 from compiler.loops.text import print_func
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.rules import schedule_func
 from compiler.stages.workload import Workload
 from compiler.targets import Target, get_target
 from compiler.tune.candidate import RejectedError, make_candidate
@@ -24,6 +27,8 @@ from compiler.workbench.build import kernel_of, link_kernel
 
 _INTERPRETED = 200_000
 """Iterations that the interpreter is asked for: about a second's."""
+_PATIENT = 500_000_000
+"""Iterations of loops as they stand that are waited for: a second or two."""
 _SHORTEST = 64
 
 Run = Callable[[Mapping[str, Any]], bool]
@@ -62,11 +67,17 @@ def _ways(
     workload: Workload, form: int, target: Target, settings: Settings, directory: Path
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
     func, _ = workload.forms[form][1]
-    if sum(iterations(block.iters) for block in func.blocks()) <= _INTERPRETED:
+    work = sum(iterations(block.iters) for block in func.blocks())
+    if work <= _INTERPRETED:
         yield "interpreter", None
     path = directory / "reference.so"
+    host = target if target.device is None else get_target()
+    if work > _PATIENT and target.device is not None:
+        scheduled = schedule_func(func, {}, host.facts, AnalyticChooser()).func
+        with suppress(BuildError, TkError):
+            link_kernel(kernel_of(scheduled, scheduled, host), host, settings, path)
+            yield "host schedule", {"library": str(path), "scheduled": print_func(scheduled)}
     try:
-        host = target if target.device is None else get_target()
         link_kernel(kernel_of(func, func, host), host, settings, path)
         yield "unscheduled loops", {"library": str(path), "scheduled": print_func(func)}
     except (BuildError, TkError):

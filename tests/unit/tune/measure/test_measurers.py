@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,9 +23,10 @@ from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.stages.workload import Workload
 from compiler.targets import get_target
 from compiler.tune.candidate import KernelCandidate, make_candidate
+from compiler.tune.measure import references
 from compiler.tune.measure.built import form_of
 from compiler.tune.measure.measurer import LibraryMeasurer
-from compiler.tune.measure.references import sum_length
+from compiler.tune.measure.references import reference_of, sum_length
 from compiler.tune.measure.replay import ReplayMeasurer
 from compiler.tune.measure.trials import TrialLimits
 from compiler.tune.record import OK, Measured
@@ -80,6 +82,22 @@ def test_a_reference_by_compiled_loops_where_the_interpreter_takes_too_long() ->
     assert sum_length(func) == 64
     (found,) = measurer().measure([default_of(workload)])
     assert (found.status, found.checked_by) == (OK, "unscheduled loops")
+
+
+@pytest.mark.parametrize(("target", "by"), [("cuda:sm_90", "host schedule"), ("cpu", "unscheduled loops")])
+def test_long_work_of_a_device_is_checked_by_the_host(
+    target: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops as they stand take minutes for a network's convolutions of many images."""
+    monkeypatch.setattr(references, "_PATIENT", 64**3 - 1)
+
+    def run(request: Mapping[str, Any]) -> bool:
+        Path(request["results"]).write_bytes(Path(request["by"]["library"]).read_bytes()[:4])
+        return True
+
+    found = reference_of(product(64, 64, 64), 0, get_target(target), load_settings(), tmp_path, 0, run)
+    assert found is not None
+    assert (found.by, found.results) == (by, b"\x7fELF")
 
 
 def test_what_was_measured_is_replayed() -> None:
