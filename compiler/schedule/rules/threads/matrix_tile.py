@@ -54,9 +54,10 @@ class UnitCosts:
     way as there are stages less one; alone: the same where nothing is under way. element: to find the place
     of an element, of a thread; copied: the part of it where asynchronous copies bring several at once;
     gathered: times where it divides. cache: times the share of global memory, where what is fetched is in the
-    cache. read: times the bytes that lanes read from shared memory. overlap: of what happens at the same time
-    the powers add up; the higher, the more the longest hides. stored: to make and store a result, of a
-    thread; beside: the power of the tiles that alternate by which that shrinks.
+    cache. read: times the bytes that lanes read from shared memory; rounded: times where they round them to
+    tf32. overlap: of what happens at the same time the powers add up; the higher, the more the longest hides.
+    stored: to make and store a result, of a thread; beside: the power of the tiles that alternate by which
+    that shrinks.
     """
 
     begins: float
@@ -67,6 +68,7 @@ class UnitCosts:
     gathered: float
     cache: float
     read: float
+    rounded: float
     overlap: float
     stored: float
     beside: float
@@ -78,13 +80,13 @@ class UnitCosts:
 
 ON_UNITS = UnitCosts(
     begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=27, cache=1.79, read=1.47,
-    overlap=1.75, stored=110, beside=0.19,
+    rounded=1.8, overlap=1.75, stored=110, beside=0.19,
 )  # fmt: skip
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
 
 UNITS_WITHOUT_COPIES = UnitCosts(
     begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=6, read=1,
-    overlap=1.42, stored=1.5, beside=0.19,
+    rounded=1, overlap=1.42, stored=1.5, beside=0.19,
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
@@ -249,7 +251,8 @@ def _round_cycles(
     lanes = facts.fma_per_cycle * facts.lanes(32) * parts * (2 if problem.lanes > 1 else 1)
     places = elements * costs.element / lanes
     places *= costs.copied if tile.copied else costs.gathered if problem.gathered else 1.0
-    return costs.together(products, costs.read * read, fetched) + places
+    read *= costs.read * (costs.rounded if unit.factor != unit.staged else 1.0)
+    return costs.together(products, read, fetched) + places
 
 
 def alternating(tile: MatrixTile) -> int:
