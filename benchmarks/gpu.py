@@ -9,7 +9,8 @@ then, on a quiet machine, those that were right are timed one by one, each kerne
 predicts; then come the peers of gpu_peers.py, which takes finer options, and compute-sanitizer. What would
 begin behind the time given is listed as not run. Files are written as results come in, and what they hold of
 the same state of the project is not done again. Without a GPU of the target it says `not run`, with the
-reason, and ends: nothing is counted as passed.
+reason, and ends: nothing is counted as passed. `--plan` prints what would be done, with minutes for each
+stage as an H100 with 16 processors took, on any machine.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder"
 PRECISIONS = ("f32", "tf32", "f16")
 SANITIZED = ("mnist", "mnist+f16", "transformer-encoder", "transformer-encoder+f16")
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
+_SECONDS = {"verify": 45.0, "time": 2.5, "sanitize": 12.0}
+"""What a job took on an H100 with 16 processors: to compile and verify it beside others, to time it."""
+_PEER_SECONDS = {"tk": 15.0, "eager": 5.0, "graph": 15.0, "compile": 300.0, "onnxruntime": 10.0}
+"""To make an engine of a case; torch.compile compiles its candidates one by one."""
 _SHARE = 0.55
 """Of the time given, what compiling and verifying may take where more stages follow."""
 
@@ -364,6 +369,26 @@ def peers_all(plan: Plan, _record: Record) -> None:
     measure_all(device, cases, ENGINES, plan.seconds, plan.models, f"gpu-peers-{device}", end=plan.end)
 
 
+def foreseen(stages: Sequence[str], jobs: Sequence[Job], seconds: float, processors: int) -> str:
+    """A table of what a plan does, with minutes for each stage."""
+    at_once = max(1, processors - 1)
+    cases = cases_of(NETWORKS, (1, 16), PRECISIONS)
+    all_of_it = {
+        "verify": (f"{len(jobs)} jobs, {at_once} at once", _SECONDS["verify"] * -(-len(jobs) // at_once)),
+        "time": (f"{len(jobs)} jobs, one by one", (_SECONDS["time"] + seconds) * len(jobs)),
+        "peers": (
+            f"{len(cases)} cases of {len(ENGINES)} engines",
+            len(cases) * sum(_PEER_SECONDS[name] + seconds for name in ENGINES),
+        ),
+        "sanitize": (
+            f"{len(SANITIZED)} jobs, {len(SANITIZERS)} tools",
+            _SECONDS["sanitize"] * len(SANITIZED) * len(SANITIZERS),
+        ),
+    }
+    rows = [[stage, all_of_it[stage][0], f"{all_of_it[stage][1] / 60:.1f}"] for stage in stages]
+    return markdown_table(["stage", "what", "minutes, about"], rows)
+
+
 _RUN = {"verify": verify_all, "time": time_all, "peers": peers_all, "sanitize": sanitize_all}
 
 
@@ -388,6 +413,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="for everything")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
+    parser.add_argument("--plan", action="store_true", help="print what would be done, and end")
     arguments = parser.parse_args()
     target, _, arch = arguments.target.partition(":")
     jobs = tuple(Job.parse(one) for one in arguments.jobs)
@@ -397,6 +423,10 @@ def main() -> None:
     except compiler.TkError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         sys.exit(2)
+    stages = tuple(stage for stage in STAGES if stage in arguments.stages)
+    if arguments.plan:
+        print(foreseen(stages, jobs, arguments.seconds, os.cpu_count() or 1))
+        return
     found = next(one for one in compiler.list_targets() if target in (one.name, *one.aliases))
     if not found.runs:
         print(f"not run: {found.name}: {found.runs.reason}")
@@ -404,7 +434,7 @@ def main() -> None:
     plan = Plan(
         f"{found.name}:{arch or found.arch}",
         jobs,
-        tuple(stage for stage in STAGES if stage in arguments.stages),
+        stages,
         time.monotonic() + 60 * arguments.minutes,
         arguments.seconds,
         arguments.models,

@@ -234,6 +234,14 @@ def test_the_plan_has_peers_for_a_target_with_its_architecture(
     assert asked == ["cpu"]
 
 
+def test_a_plan_is_foreseen_without_a_gpu(plan: Any) -> None:
+    jobs = [plan.Job("mnist"), plan.Job("resnet50", "f16")]
+    text = plan.foreseen(("verify", "time"), jobs, seconds=1.0, processors=16)
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in text.splitlines()[2:]]
+    assert rows == [["verify", "2 jobs, 15 at once", "0.8"], ["time", "2 jobs, one by one", "0.1"]]
+    assert "18 cases of 5 engines" in plan.foreseen(plan.STAGES, jobs, 1.0, 16)
+
+
 def test_an_unknown_network_of_the_plan() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--jobs", "resnet5O"],
