@@ -7,7 +7,7 @@ import pytest
 from compiler.loops.build import Builder
 from compiler.loops.ir import EXTENTS, OPERANDS, SYMBOLS, Func
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.threads.gemm import find_axes, free_iterations
+from compiler.schedule.rules.threads.axes import find_axes, free_iterations
 from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles, tile_cycles
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target

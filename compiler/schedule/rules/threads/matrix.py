@@ -33,16 +33,11 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
+from compiler.schedule.rules.threads.axes import Part, extent_of_parts, find_axes
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks
 from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
-from compiler.schedule.rules.threads.gemm import (
-    ImplicitGemm,
-    Part,
-    extent_of_parts,
-    find_axes,
-    runs_along,
-)
+from compiler.schedule.rules.threads.gemm import ImplicitGemm, runs_along
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, alternating, matrix_options, padding_of
 from compiler.schedule.rules.threads.tile import StagedTile, thread_tiles
 from compiler.schedule.schedule import Schedule

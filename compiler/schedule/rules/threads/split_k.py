@@ -25,8 +25,9 @@ from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
+from compiler.schedule.rules.threads.axes import find_axes, free_iterations
 from compiler.schedule.rules.threads.common import units
-from compiler.schedule.rules.threads.gemm import find_axes, free_iterations, implicit_gemm, is_narrow
+from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
 from compiler.schedule.rules.threads.matrix_tile import matrix_options
 from compiler.schedule.rules.threads.reduction import alone
