@@ -13,13 +13,14 @@ at once and timed when that file exists.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from peers import worst_error
 from support import (
     WORK,
     Array,
@@ -34,8 +35,11 @@ from support import (
 
 import compiler
 from compiler.core.files import write_atomic
+from compiler.runtime.loader import BoundRun
 
 GOAL = 1.3
+_TOLERANCE = 1e-3
+"""Of the scale of a result: f32 sums in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,11 @@ def measure(case: Case, options: Options) -> list[Row]:
     for size, library in fixed.items():
         inputs = _inputs(model, case, size)
         for count in options.threads:
-            runs = {"free": _run(free, inputs, count), "fixed": _run(library, inputs, count)}
+            bound = {"free": _bound(free, inputs, count), "fixed": _bound(library, inputs, count)}
+            off = worst_error(*(_results(one) for one in bound.values()))
+            if off > _TOLERANCE:
+                raise SystemExit(f"{case.network} {size}: the two libraries differ by {off:.1e}")
+            runs = {name: one.run for name, one in bound.items()}
             times = interleave(runs, seconds=options.seconds)
             rows.append(Row(case.network, count, size, times["free"].best, times["fixed"].best))
             one = rows[-1]
@@ -198,8 +206,13 @@ def _inputs(model: onnx.ModelProto, case: Case, size: int) -> dict[str, Array]:
     return random_inputs(shapes, integers if case.words else {})
 
 
-def _run(library: Path, inputs: dict[str, Array], threads: int) -> Callable[[], object]:
-    return compiler.load(library).context(threads).bind(inputs).run
+def _bound(library: Path, inputs: dict[str, Array], threads: int) -> BoundRun:
+    return compiler.load(library).context(threads).bind(inputs)
+
+
+def _results(bound: BoundRun) -> dict[str, Array]:
+    bound.run()
+    return {name: np.array(value) for name, value in bound.outputs().items()}
 
 
 def report(rows: Sequence[Row], facts: dict[str, object]) -> str:

@@ -9,8 +9,8 @@ then, on a quiet machine, those that were right are timed one by one, each kerne
 predicts; then come the peers of gpu_peers.py, which takes finer options, and compute-sanitizer. What would
 begin behind the time given is listed as not run. Files are written as results come in, and what they hold of
 the same state of the project is not done again. Without a GPU of the target it says `not run`, with the
-reason, and ends: nothing is counted as passed. `--plan` prints what would be done, with minutes for each
-stage as an H100 with 16 processors took, on any machine.
+reason, and ends: nothing is counted as passed. `--plan` prints what would be done here, with minutes for
+each stage by what jobs take on an H100, and ends; it needs no GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_kernels import together
-from gpu_peers import ENGINES, NETWORKS, TARGETS, cases_of, measure_all
+from gpu_peers import ENGINES, NETWORKS, TARGETS, Case, cases_of, measure_all
 from support import WORK, machine, markdown_table, model_path, save
 
 import compiler
@@ -42,10 +42,11 @@ FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder"
 PRECISIONS = ("f32", "tf32", "f16")
 SANITIZED = ("mnist", "mnist+f16", "transformer-encoder", "transformer-encoder+f16")
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
-_SECONDS = {"verify": 45.0, "time": 2.5, "sanitize": 12.0}
-"""What a job took on an H100 with 16 processors: to compile and verify it beside others, to time it."""
+_VERIFY_SECONDS, _TIME_SECONDS = 40.0, 2.0
+"""Of a job on an H100 with 16 processors: to compile and verify it beside 14 others, to start timing it."""
+_SANITIZE_SECONDS = 12.0
 _PEER_SECONDS = {"tk": 15.0, "eager": 5.0, "graph": 15.0, "compile": 300.0, "onnxruntime": 10.0}
-"""To make an engine of a case; torch.compile compiles its candidates one by one."""
+"""Guesses: a run with a sanitizer; to make an engine of a case. torch.compile took more than 230 seconds."""
 _SHARE = 0.55
 """Of the time given, what compiling and verifying may take where more stages follow."""
 
@@ -359,33 +360,43 @@ def sanitize_all(plan: Plan, _record: Record) -> None:
     save("gpu-sanitizers", {"lines": lines}, markdown_table(["network", "tool", "found"], lines))
 
 
+def peer_device(target: str) -> str | None:
+    """What gpu_peers.py calls the device of a target; None where it knows none."""
+    name = target.partition(":")[0]
+    return next((key for key, one in TARGETS.items() if one == name), None)
+
+
+def peer_cases(device: str | None) -> list[Case]:
+    """The cases for a device: rounded factors where there are matrix units for them."""
+    if device is None:
+        return []
+    return cases_of(NETWORKS, (1, 16), PRECISIONS if device == "cuda" else ("f32",))
+
+
 def peers_all(plan: Plan, _record: Record) -> None:
     """The peers beside, for what gpu_peers.py knows of this device."""
-    device = next((key for key, target in TARGETS.items() if target == plan.target.partition(":")[0]), None)
+    device = peer_device(plan.target)
     if device is None:
         print(f"not run: peers: none for {plan.target}")
         return
-    cases = cases_of(NETWORKS, (1, 16), PRECISIONS if device == "cuda" else ("f32",))
+    cases = peer_cases(device)
     measure_all(device, cases, ENGINES, plan.seconds, plan.models, f"gpu-peers-{device}", end=plan.end)
 
 
-def foreseen(stages: Sequence[str], jobs: Sequence[Job], seconds: float, processors: int) -> str:
-    """A table of what a plan does, with minutes for each stage."""
-    at_once = max(1, processors - 1)
-    cases = cases_of(NETWORKS, (1, 16), PRECISIONS)
-    all_of_it = {
-        "verify": (f"{len(jobs)} jobs, {at_once} at once", _SECONDS["verify"] * -(-len(jobs) // at_once)),
-        "time": (f"{len(jobs)} jobs, one by one", (_SECONDS["time"] + seconds) * len(jobs)),
-        "peers": (
-            f"{len(cases)} cases of {len(ENGINES)} engines",
-            len(cases) * sum(_PEER_SECONDS[name] + seconds for name in ENGINES),
-        ),
-        "sanitize": (
-            f"{len(SANITIZED)} jobs, {len(SANITIZERS)} tools",
-            _SECONDS["sanitize"] * len(SANITIZED) * len(SANITIZERS),
-        ),
+def foreseen(
+    device: str | None, stages: Sequence[str], jobs: Sequence[Job], seconds: float, processors: int
+) -> str:
+    """A table of what a plan does on a device of gpu_peers.py, with minutes for each stage."""
+    at_once, cases = max(1, processors - 1), peer_cases(device)
+    engine = sum(_PEER_SECONDS[name] + seconds for name in ENGINES)
+    runs = len(SANITIZED) * len(SANITIZERS)
+    known = {
+        "verify": (f"{len(jobs)} jobs, {at_once} at once", _VERIFY_SECONDS * -(-len(jobs) // at_once)),
+        "time": (f"{len(jobs)} jobs, one by one", (_TIME_SECONDS + seconds) * len(jobs)),
+        "peers": (f"{len(cases)} cases of {len(ENGINES)} engines", engine * len(cases)),
+        "sanitize": (f"{len(SANITIZED)} jobs, {len(SANITIZERS)} tools", _SANITIZE_SECONDS * runs),
     }
-    rows = [[stage, all_of_it[stage][0], f"{all_of_it[stage][1] / 60:.1f}"] for stage in stages]
+    rows = [[stage, known[stage][0], f"{known[stage][1] / 60:.1f}"] for stage in stages]
     return markdown_table(["stage", "what", "minutes, about"], rows)
 
 
@@ -424,10 +435,10 @@ def main() -> None:
         print("\n".join(error.lines()), file=sys.stderr)
         sys.exit(2)
     stages = tuple(stage for stage in STAGES if stage in arguments.stages)
-    if arguments.plan:
-        print(foreseen(stages, jobs, arguments.seconds, os.cpu_count() or 1))
-        return
     found = next(one for one in compiler.list_targets() if target in (one.name, *one.aliases))
+    if arguments.plan:
+        print(foreseen(peer_device(found.name), stages, jobs, arguments.seconds, os.cpu_count() or 1))
+        return
     if not found.runs:
         print(f"not run: {found.name}: {found.runs.reason}")
         return

@@ -230,12 +230,12 @@ class _LaunchPrinter(FunctionPrinter):
         No more than there are registers for: those that find none are spilled.
         """
         units, most = self._facts.limit("units"), self._facts.limit("threads_per_unit")
-        if not (units and most):
+        registers = self._facts.limit("registers_per_unit")
+        if not (units and most and registers):
             return 0
         blocks = -(-prod(grid) // units)
         if 2 * blocks * prod(block) > most:
             return 0
-        registers = self._facts.limit("registers_per_unit") or most * _OTHER_REGISTERS
         return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
 
     # ------------------------------------------------------------ statements

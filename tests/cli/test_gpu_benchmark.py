@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -234,12 +235,47 @@ def test_the_plan_has_peers_for_a_target_with_its_architecture(
     assert asked == ["cpu"]
 
 
-def test_a_plan_is_foreseen_without_a_gpu(plan: Any) -> None:
-    jobs = [plan.Job("mnist"), plan.Job("resnet50", "f16")]
-    text = plan.foreseen(("verify", "time"), jobs, seconds=1.0, processors=16)
-    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in text.splitlines()[2:]]
-    assert rows == [["verify", "2 jobs, 15 at once", "0.8"], ["time", "2 jobs, one by one", "0.1"]]
-    assert "18 cases of 5 engines" in plan.foreseen(plan.STAGES, jobs, 1.0, 16)
+def test_a_plan_is_foreseen_without_a_gpu() -> None:
+    asked = [
+        "--plan",
+        "--jobs",
+        "mnist",
+        "resnet50+f16",
+        "--stages",
+        "time",
+        "verify",
+        "peers",
+        "--seconds",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), *asked],
+        env=environment({}), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["verify", "time", "peers"]
+    assert rows[1] == ["time", "2 jobs, one by one", "0.1"]
+    assert rows[2][1] == "18 cases of 5 engines"
+
+
+def test_peers_of_a_plan(plan: Any) -> None:
+    assert plan.peer_device("cuda-nvidia:sm_90") == "cuda"
+    assert plan.peer_device("opencl-amd") is None
+    assert {one.precision for one in plan.peer_cases("hip")} == {"f32"}
+    assert plan.peer_cases(None) == []
+
+
+def test_timing_begins_when_a_file_is_there(bench: Any, tmp_path: Path, capfd: Any) -> None:
+    wait_for = import_module("support").wait_for
+    wait_for(None)
+    waiting = Thread(target=wait_for, args=(tmp_path / "go",), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    (tmp_path / "go").touch()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert "ready: waits for" in capfd.readouterr().err
 
 
 def test_an_unknown_network_of_the_plan() -> None:

@@ -1,9 +1,8 @@
-"""Divisions that meet again are the number that they are digits of; oracle: all values, by numpy."""
+"""Divisions that meet again are the number that they are digits of; oracle: both sums for all values."""
 
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Mapping
 from operator import add, floordiv, mod, mul, sub
 
@@ -29,8 +28,7 @@ def check(index: Expr, most: int) -> None:
     before = known.linear(index)
     after = known.emit(recombined(before, known))
     assert divisions(after) <= most
-    points = list(itertools.product(*(range(high + 1) for _, high in RANGES.values())))
-    for point in random.Random(0).sample(points, 300):
+    for point in itertools.product(*(range(high + 1) for _, high in RANGES.values())):
         values = dict(zip(RANGES, point, strict=True))
         assert value_of(index, values) == value_of(after, values)
 

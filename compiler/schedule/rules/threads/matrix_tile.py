@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -41,6 +41,7 @@ _STAGES = (2, 3, 4, 6)
 """Parts of a sum that are under way at the same time."""
 
 _PAIR = 2
+"""Neighbours of a row that lanes of NVIDIA's units hold."""
 
 _BESIDE = 4
 """Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of f16."""
@@ -182,17 +183,14 @@ def matrix_options(
     along, own, deep = ((1, 2, 4), (1, 2, 4, 8), (16, 32, 64)) if not few else ((1, 2), (1, 2, 4), (32, 64))
     depths = [depth for depth in deep if depth % unit.steps == 0]
     tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
+    sizes = problem.sizes()
     return [
-        Option(staged.value, over_sizes(_costs(staged, facts), problem))
+        Option(staged.value, over_sizes(matrix_tile_cycles(staged, one, facts) for one in sizes))
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged.registers <= _MOST_REGISTERS and has_room(staged, facts)
     ]
-
-
-def _costs(tile: MatrixTile, facts: TargetFacts) -> Callable[[GemmProblem], float]:
-    return lambda problem: matrix_tile_cycles(tile, problem, facts)
 
 
 def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[MatrixTile]:

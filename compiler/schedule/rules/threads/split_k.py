@@ -121,7 +121,7 @@ def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit],
     best = min((option.cost for option in tiles), default=math.inf)
     if chunks == 1:
         return best
-    results = over_sizes(lambda one: one.batch * one.rows * one.columns, problem)
+    results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
     moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 

@@ -7,7 +7,7 @@ thread_columns` of them in registers. `steps` of the sum are staged in shared me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -193,8 +193,9 @@ def thread_tiles(
     problem: GemmProblem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
 ) -> list[Option]:
     """Tiles (of `tiles`, else of all) that fit the limits of a block, with the cycles that all work takes."""
+    sizes = problem.sizes()
     return [
-        Option(staged.value, over_sizes(_costs(staged, facts), problem))
+        Option(staged.value, over_sizes(tile_cycles(staged, one, facts) for one in sizes))
         for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
@@ -202,16 +203,13 @@ def thread_tiles(
     ]
 
 
-def _costs(tile: ThreadTile, facts: TargetFacts) -> Callable[[GemmProblem], float]:
-    return lambda problem: tile_cycles(tile, problem, facts)
-
-
-def over_sizes(cost: Callable[[GemmProblem], float], problem: GemmProblem) -> float:
-    """The geometric mean of a cost over the sizes that runs may have, in which the whole counts most."""
-    if not problem.smaller:
-        return cost(problem)
-    whole, *parts = (math.log(cost(one)) for one in problem.sizes())
-    return math.exp((_WHOLE * whole + sum(parts)) / (_WHOLE + len(parts)))
+def over_sizes(costs: Iterable[float]) -> float:
+    """The geometric mean of what something takes for each of `GemmProblem.sizes`; the whole counts most."""
+    whole, *parts = costs
+    if not parts:
+        return whole
+    total = _WHOLE * math.log(whole) + sum(map(math.log, parts))
+    return math.exp(total / (_WHOLE + len(parts)))
 
 
 def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
