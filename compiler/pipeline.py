@@ -35,6 +35,7 @@ from compiler.graph.convert import LaidOut
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
+from compiler.loops.matrix_units import units_for
 from compiler.render.host import render_plan
 from compiler.reports import CompileReport, LimitedPass, StageTime
 from compiler.runtime.library import Contents, link_library
@@ -176,9 +177,16 @@ def _read(graph: Graph, job: CompileJob) -> Graph:
 
 
 def _rewritten(graph: Graph, job: CompileJob) -> Graph:
-    blocks, without = job.target.facts.binds_threads, job.options.without
-    observers, factors = [_observer(job)], job.target.facts.factors
-    return rewrite_graph(graph, observers, blocks=blocks, without=without, limits=job.limits, factors=factors)
+    facts = job.target.facts
+    return rewrite_graph(
+        graph,
+        [_observer(job)],
+        blocks=facts.binds_threads,
+        without=job.options.without,
+        limits=job.limits,
+        factors=facts.factors,
+        images=facts.factors is not None and bool(units_for(facts.factors, facts.matrix_rates)),
+    )
 
 
 def _fused(graph: Graph, job: CompileJob) -> FusedGraph:

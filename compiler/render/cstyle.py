@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
@@ -313,9 +313,22 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
+        value = self.decided(value)
+        if self._is_copied_or_constant(value):
+            cond = self(self.condition(value.cond))
+            return f"({cond} ? {self.as_in_memory(value.a)} : {self._memory_value(buffer, value.b)})"
         if self._is_copied(value) or is_rounded(value):
             return self.as_in_memory(value)
         return narrowed(value.dtype, self(value))
+
+    def _is_copied_or_constant(self, value: Expr) -> TypeGuard[Select]:
+        """The same where a condition holds; elsewhere it is a constant."""
+        return (
+            isinstance(value, Select)
+            and value.cond.dtype.lanes == 1
+            and isinstance(value.b, Const)
+            and self._is_copied(value.a)
+        )
 
     def _is_copied(self, value: Expr) -> bool:
         """Whether a narrow float goes from memory to memory: its bits do, without a conversion to f32."""

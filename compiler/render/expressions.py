@@ -221,6 +221,15 @@ class Expressions:
             return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
         return self.words.select(mask, self(expr.a), self(expr.b))
 
+    def decided(self, expr: Expr) -> Expr:
+        """The branch of a selection whose condition is known here; anything else as it is."""
+        while isinstance(expr, Select) and expr.cond.dtype.lanes == 1:
+            cond = self.condition(expr.cond)
+            if not isinstance(cond, Const):
+                break
+            expr = expr.a if cond.value else expr.b
+        return expr
+
     def lazily(self, expr: Expr) -> str:
         """A value that may only be computed when it is needed: its loads stay where they are."""
         self._lazy += 1

@@ -14,8 +14,9 @@ from compiler.core.types import F32, TF32, DType
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.op import Kind
+from compiler.graph.ops.factors import FACTORS
 from compiler.loops.layout import Layout
-from compiler.loops.matrix_units import UNITS
+from compiler.loops.matrix_units import UNITS, units_for
 from compiler.stages.layout_costs import feeding, groups_of, has_weights
 
 _FROM_CACHE = 3.0
@@ -26,6 +27,9 @@ _APART = 4.0
 
 _STEPS = 32
 """Channels that a tile stages at a time: where they do not come out even, each one has a condition."""
+
+_FEW = 8
+"""Fewer channels, as of an image, are gathered with the taps of the window, whatever the result's order."""
 
 _WINDOW = 2.0
 """Times the bytes for a pool of channels side by side: neighbours in space are other vectors."""
@@ -81,18 +85,20 @@ class DeviceLayoutCosts:
 
     def _is_product(self, anchor: Node) -> bool:
         """Whether matrix units take a convolution."""
-        return (
-            has_weights(anchor) and groups_of(anchor) == 1 and self._multiplies(anchor.inputs[0].type.dtype)
-        )
+        kind = anchor.attrs.dtype(FACTORS) if FACTORS in anchor.attrs else anchor.inputs[0].type.dtype
+        return has_weights(anchor) and groups_of(anchor) == 1 and self._multiplies(kind)
 
     def _multiplies(self, kind: DType) -> bool:
         wanted = TF32 if kind == F32 and self._rounds else kind
-        return wanted != F32 and any(UNITS[name].factor == wanted for name, _ in self.facts.matrix_rates)
+        return wanted != F32 and bool(units_for(wanted, self.facts.matrix_rates))
 
 
 def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
     """How many times the bytes of its input a convolution on matrix units takes."""
-    even = anchor.inputs[0].type.shape[1] % _STEPS == 0
+    channels = anchor.inputs[0].type.shape[1]
+    if channels < _FEW and not source.lanes:
+        return 1.0
+    even = channels % _STEPS == 0
     if not source.lanes and not result.lanes:
         return _APART
     if not even:

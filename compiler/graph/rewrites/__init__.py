@@ -80,17 +80,18 @@ def rewrite_graph(
     without: Collection[str] = (),
     limits: Limits | None = None,
     factors: DType | None = None,
+    images: bool = False,
 ) -> Graph:
     """Run all passes in order but those named in `without`; `limits` counts where they are applied.
 
     With `blocks` the graph is for kernels of blocks of threads: windows go on reaching outside of what they
     read, and products of one tensor are one launch. With `factors`, sums of products round theirs to
-    that type.
+    that type, with `images` those of images, too.
     """
     left_out = {*without, *(_FOR_CORES if blocks else _FOR_BLOCKS)}
     passes = [item for item in PASSES if item.name not in left_out]
     if factors is not None:
-        passes.insert(-_ENDING, Pass("lower-precision", lower_precision(factors)))
+        passes.insert(-_ENDING, Pass("lower-precision", lower_precision(factors, images=images)))
     return run_passes(passes, graph, observers, limits, "the graph")
 
 

@@ -1,7 +1,7 @@
 """Sums of products take factors of 16 bits, and what lies between kernels for them has 16 bits, too.
 
 Products are told to round both factors (`factors`); they sum, and end, in f32. Convolutions of images are
-not: no matrix unit gets their few channels side by side. Known factors are rounded here. A tensor that
+where matrix units take them: threads widen each factor again for every product. Known factors are rounded here. A tensor that
 products read lies in memory as they read it: what makes it rounds it once, as the last thing that its
 kernel does, and other readers widen it. So does a tensor that operators which only move elements make of
 such ones, or need for them. Everything is computed in f32, and a tensor stays f32 where a reader would make
@@ -28,7 +28,7 @@ from compiler.graph.ops.factors import FACTORS
 _PRODUCTS = frozenset({"Conv", "MatMul"})
 
 _CHANNELS = 8
-"""A convolution of fewer, as of an image, keeps its factors: a matrix unit would get them one by one."""
+"""A convolution of fewer is one of an image."""
 
 _MOVERS = frozenset({
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Slice", "Concat", "Expand",
@@ -44,23 +44,27 @@ _TOLERANT = frozenset({
 """What makes no more of a small difference of an operand than that operand's scale."""
 
 
-def lower_precision(kind: DType) -> Callable[[Graph], Graph]:
-    """The pass for factors of this type."""
-    return lambda graph: _lowered(graph, kind)
+def lower_precision(kind: DType, *, images: bool = False) -> Callable[[Graph], Graph]:
+    """The pass for factors of this type; `images`: of convolutions of images, too."""
+    return lambda graph: _lowered(graph, kind, images)
 
 
-def _lowered(graph: Graph, kind: DType) -> Graph:
-    products = frozenset(item for item in graph.nodes if _is_product(graph, item, kind))
+def _lowered(graph: Graph, kind: DType, images: bool) -> Graph:
+    least = 1 if images else _CHANNELS
+    products = frozenset(item for item in graph.nodes if _is_product(graph, item, kind, least))
     if not products:
         return graph
     return _Lowering(graph, kind, products).run()
 
 
-def _is_product(graph: Graph, item: Node, kind: DType) -> bool:
-    """Whether a node multiplies factors of f32, those known among which the type can hold."""
+def _is_product(graph: Graph, item: Node, kind: DType, channels: int) -> bool:
+    """Whether a node multiplies factors of f32, those known among which the type can hold.
+
+    channels: of a convolution at least.
+    """
     if item.op.name not in _PRODUCTS or any(value.type.dtype != F32 for value in item.inputs):
         return False
-    if item.op.name == "Conv" and item.inputs[0].type.shape[1] < _CHANNELS:
+    if item.op.name == "Conv" and item.inputs[0].type.shape[1] < channels:
         return False
     known = (graph.constants.get(value) for value in item.inputs[:2])
     return all(array is None or _holds(array, kind) for array in known)

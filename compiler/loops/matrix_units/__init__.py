@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from compiler.core.types import DType
 from compiler.loops.matrix_units import mfma, mma, wmma
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
 
-__all__ = ["UNITS", "Fragment", "MatrixUnit", "Mode", "Modes", "Text", "wmma"]
+__all__ = ["UNITS", "Fragment", "MatrixUnit", "Mode", "Modes", "Text", "units_for", "wmma"]
 
 UNITS = {unit.name: unit for unit in (*mma.UNITS, *mfma.UNITS)}
 """Every record by its name, but for those with opaque fragments (`wmma.OPAQUE`)."""
+
+
+def units_for(kind: DType, rates: Iterable[tuple[str, int]]) -> list[MatrixUnit]:
+    """Those of a target (`TargetFacts.matrix_rates`) that multiply factors of a type."""
+    return [UNITS[name] for name, _ in rates if UNITS[name].factor == kind]

@@ -266,9 +266,11 @@ def rounded(value: Expr, buffer: Buffer) -> Expr:
 
 
 def _is_kept(value: Expr) -> bool:
-    """Whether it is what memory holds, or zero: there is nothing to round."""
+    """Whether it is what memory holds, or zero, or rounded already: there is nothing to round."""
     if isinstance(value, Select):
         return _is_kept(value.a) and _is_kept(value.b)
+    if isinstance(value, Cast):
+        return value.value.dtype != value.type
     return isinstance(value, Load) or (isinstance(value, Const) and value.value == 0)
 
 

@@ -21,8 +21,8 @@ NUMPY = {F16: np.dtype(np.float16), BF16: np.dtype(ml_dtypes.bfloat16)}
 SOURCE = np.random.default_rng(11)
 
 
-def lowered(graph: Graph, kind: DType = F16) -> Graph:
-    made = rewrite_graph(graph, blocks=True, factors=kind)
+def lowered(graph: Graph, kind: DType = F16, *, images: bool = False) -> Graph:
+    made = rewrite_graph(graph, blocks=True, factors=kind, images=images)
     verify(made)
     return made
 
@@ -59,10 +59,15 @@ def test_both_factors_are_rounded_and_sums_are_not(kind: DType) -> None:
     assert got.dtype == np.float32
 
 
-@pytest.mark.parametrize(("channels", "rounded"), [(3, False), (7, False), (8, True)])
-def test_convolutions_of_images_keep_their_factors(channels: int, rounded: bool) -> None:
+@pytest.mark.parametrize(
+    ("channels", "images", "rounded"),
+    [(3, False, False), (7, False, False), (8, False, True), (3, True, True)],
+)
+def test_convolutions_of_images_keep_their_factors(channels: int, images: bool, rounded: bool) -> None:
+    """Unless a matrix unit takes them."""
     s = Sketch()
-    (item,) = found(lowered(s.graph(s.conv(s.input(1, channels, 6, 6), 8, 3))), "Conv")
+    graph = s.graph(s.conv(s.input(1, channels, 6, 6), 8, 3))
+    (item,) = found(lowered(graph, images=images), "Conv")
     assert (item.attrs.get(FACTORS) is not None) == rounded
 
 

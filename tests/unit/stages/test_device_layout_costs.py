@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import choose_layouts
-from compiler.graph.fuse import FusedGraph
+from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.rewrites.lower_precision import lower_precision
 from compiler.loops.layout import channels_last
 from compiler.loops.queries import extent_of
 from compiler.schedule.layout_changes import all_layouts
@@ -18,6 +21,7 @@ from tests.support.group_functions import group_func
 from tests.support.sketch import Sketch
 
 TF32 = get_target("cuda:sm_90", precision="tf32").facts
+F16 = get_target("cuda:sm_90", precision="f16").facts
 F32 = get_target("cuda:sm_90").facts
 
 
@@ -52,6 +56,16 @@ def test_units_for_f32_alone_ask_for_nothing() -> None:
 
 def test_row_major_where_tiles_are_uneven() -> None:
     assert inner(chain(48), TF32) == [False, False]
+
+
+@pytest.mark.parametrize("facts", [TF32, F16], ids=["tf32", "f16"])
+def test_a_convolution_of_an_image_writes_what_is_read(facts: TargetFacts) -> None:
+    """Its terms are gathered, whatever the order of its result."""
+    s = Sketch()
+    y = s.emit("Relu", s.conv(s.input(1, 3, 32, 32), 64, 7))
+    graph = s.graph(s.conv(s.conv(y, 64), 64))
+    lowered = graph if facts.factors is None else lower_precision(facts.factors, images=True)(graph)
+    assert inner(fuse(lowered), facts) == [True, True]
 
 
 def test_few_pixels_are_no_reason() -> None:

@@ -25,6 +25,7 @@ from dataclasses import replace
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
 from compiler.loops.index_map import AXES, IndexMap
+from compiler.loops.ir import CONSTANT, REGISTER
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Mode, Modes
 from compiler.loops.queries import extent_of, iterations
 from compiler.loops.simplify import Simplifier
@@ -50,6 +51,9 @@ _LEAST = 8
 
 _BANK_ELEMENTS = 32
 """Rows in shared memory keep their distance modulo so many elements."""
+
+_ACCESS_BYTES = 16
+"""Of the widest access of a thread."""
 
 _SECTOR_BYTES = 32
 """Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
@@ -99,6 +103,11 @@ class _MatrixGemm(ImplicitGemm):
     """Neighbouring terms that a thread may take at once of each staged factor."""
     beside: int
     """Tiles of the unit whose columns alternate, so that a lane holds so many times as many neighbours."""
+
+    @property
+    def gathered(self) -> bool:
+        """Whether several axes number the terms of a part, so that each term has a place of its own."""
+        return len(self.inner) > 1
 
     def on_units(self, schedule: Schedule, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
@@ -208,7 +217,12 @@ class _MatrixGemm(ImplicitGemm):
         self.start(start, unit)
         self.s.tensorize(row_digits[0], unit.name)
         self.finish(tile, follow, lanes)
-        self.fetch_all(stages, rounds[-1], tile)
+        gathered = [name for name in stages if self.gathered and not self.is_constant(name)]
+        for name in gathered:
+            self.fetch_gathered(name, part, tile)
+        self.fetch_all([name for name in stages if name not in gathered], rounds[-1], tile)
+        if gathered:
+            self.s.unroll(part)
         self.bind_grid(grid)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
@@ -259,12 +273,49 @@ class _MatrixGemm(ImplicitGemm):
     def fetch(self, names: Sequence[str], tile: StagedTile) -> None:
         """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
         block = self.s.site(names[0])
-        sideways = not runs_along(block, block.spatial[-1])  # fused pixels run along the rows, too
+        # fused pixels run along the rows, too
+        sideways = not (runs_along(block, block.spatial[-1]) or self.gathered)
         for name in names:
             self.fetch_rows(name, tile, 0 if sideways else self.widths[names[0]])
-        buffer = self.stored_by(names[-1])
+        self.align(names[-1], tile)
+
+    def align(self, stage: str, tile: StagedTile) -> None:
+        """Let rows of a staged factor begin in different banks of shared memory."""
+        buffer = self.stored_by(stage)
         offset = (tile.depth + padding_of(self.unit)) % _BANK_ELEMENTS
         self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
+
+    def fetch_gathered(self, stage: str, part: str, tile: MatrixTile) -> None:
+        """Fetch a factor whose terms have no order in memory.
+
+        Each thread keeps to a row and takes its terms one after the other, all written out: the place of a
+        term is a constant then. Registers are on the way, from where neighbours reach shared memory at once.
+        """
+        stored = self.s.cache_write(stage, self.stored_by(stage).name, REGISTER)
+        for block in (stored, stage):
+            self.s.compute_at(block, part)
+        for block in (stage, stored):
+            self.fetch_own(block, tile, vectors=block == stored)
+        self.align(stored, tile)
+
+    def is_constant(self, stage: str) -> bool:
+        """Whether a staged factor is read from what lies in memory as it is fetched."""
+        return all(load.buffer.scope == CONSTANT for load in self.s.site(stage).loads)
+
+    def fetch_own(self, name: str, tile: MatrixTile, *, vectors: bool) -> None:
+        """One step of it; threads that are more than rows share the terms of a row."""
+        own, step = self.s.loops(name)[-2:]
+        rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
+        along = min(tile.threads, rows)
+        wide = math.gcd(steps, _ACCESS_BYTES // self.unit.factor.bytes)
+        deep = min(tile.threads // along, steps // wide)
+        rounds, thread = self.s.split(own, (None, along))
+        slow, more, vector = self.s.split(step, (deep, None, wide))
+        self.s.reorder(slow, thread, rounds, more, vector)
+        self.bind_threads(self.s.fuse(slow, thread), tile)
+        self.s.unroll(rounds)
+        self.s.unroll(more)
+        (self.s.vectorize if vectors else self.s.unroll)(vector)
 
     def fetch_rows(self, name: str, tile: StagedTile, wide: int) -> None:
         """One step of it; wide: neighbouring terms that a thread takes at once, 0 if rows are neighbours."""

@@ -80,7 +80,7 @@ class UnitCosts:
 
 
 ON_UNITS = UnitCosts(
-    begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=27, cache=1.79, read=1.47,
+    begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=1.4, cache=1.79, read=1.47,
     rounded=1.8, overlap=1.75, stored=110, beside=0.19,
 )  # fmt: skip
 """Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
@@ -197,7 +197,10 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """The tile with several parts under way.
 
     Behind the end of a sum, narrow elements come one by one, which no copy does; in registers they are f32.
+    What is gathered is written out for all of a sum, and comes through registers.
     """
+    if problem.gathered:
+        return
     narrow = tile.unit.factor.bytes < _WORD
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
     for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
