@@ -1,9 +1,9 @@
 """Sums of products take factors of 16 bits, and what lies between kernels for them has 16 bits, too.
 
 Products are told to round both factors (`factors`); they sum, and end, in f32. Convolutions of images are
-where matrix units take them: threads widen each factor again for every product. Known factors are rounded here. A tensor that
-products read lies in memory as they read it: what makes it rounds it once, as the last thing that its
-kernel does, and other readers widen it. So does a tensor that operators which only move elements make of
+where matrix units take them: threads widen each factor again for every product. Known factors are rounded
+here. A tensor that products read lies in memory as they read it: what makes it rounds it once, as the last
+thing that its kernel does, and other readers widen it. So does a tensor that operators which only move elements make of
 such ones, or need for them. Everything is computed in f32, and a tensor stays f32 where a reader would make
 much of a small difference (an exponential, a comparison), where it is an input or output of the model, or
 where a kernel of its own makes it.
@@ -46,12 +46,11 @@ _TOLERANT = frozenset({
 
 def lower_precision(kind: DType, *, images: bool = False) -> Callable[[Graph], Graph]:
     """The pass for factors of this type; `images`: of convolutions of images, too."""
-    return lambda graph: _lowered(graph, kind, images)
+    return lambda graph: _lowered(graph, kind, 1 if images else _CHANNELS)
 
 
-def _lowered(graph: Graph, kind: DType, images: bool) -> Graph:
-    least = 1 if images else _CHANNELS
-    products = frozenset(item for item in graph.nodes if _is_product(graph, item, kind, least))
+def _lowered(graph: Graph, kind: DType, channels: int) -> Graph:
+    products = frozenset(item for item in graph.nodes if _is_product(graph, item, kind, channels))
     if not products:
         return graph
     return _Lowering(graph, kind, products).run()
