@@ -3,10 +3,10 @@
 Products are told to round both factors (`factors`); they sum, and end, in f32. Convolutions of images are
 where matrix units take them: threads widen each factor again for every product. Known factors are rounded
 here. A tensor that products read lies in memory as they read it: what makes it rounds it once, as the last
-thing that its kernel does, and other readers widen it. So does a tensor that operators which only move elements make of
-such ones, or need for them. Everything is computed in f32, and a tensor stays f32 where a reader would make
-much of a small difference (an exponential, a comparison), where it is an input or output of the model, or
-where a kernel of its own makes it.
+thing that its kernel does, and other readers widen it. So does a tensor that operators which only move
+elements make of such ones, or need for them. Everything is computed in f32, and a tensor stays f32 where a
+reader would make much of a small difference (an exponential, a comparison), where it is an input or output
+of the model, or where a kernel of its own makes it.
 """
 
 from __future__ import annotations
