@@ -8,8 +8,8 @@ from typing import Any
 from compiler.core.diagnostics import UsageError, did_you_mean
 
 EXACT = "f32"
-PRECISIONS = (EXACT, "tf32", "f16", "bf16")
-"""In order of their bits of fraction, but for f16, which has as many as tf32."""
+PRECISIONS = (EXACT, "tf32x3", "tf32", "f16", "bf16")
+"""In order of their bits of fraction, but for f16, which has as many as tf32; `tf32x3` has three products."""
 
 
 def check_precision(name: str) -> None:

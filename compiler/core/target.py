@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from compiler.core.types import F32, DType, dtype
+from compiler.core.types import DType, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class Cache:
         Four fifths of a stream's: measured were 0.5 (second cache of a Xeon of AVX-512) and 0.8 (last).
         """
         return 0.8 * self.bytes_per_cycle
+
+
+_NARROW = frozenset({"f16", "bf16"})
+"""Precisions in which factors are stored, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,7 @@ class TargetFacts:
     @property
     def factors(self) -> DType | None:
         """The type of 16 bits that factors are rounded to, if it was asked for one."""
-        kind = dtype(self.precision)
-        return kind if kind.bits < F32.bits else None
+        return dtype(self.precision) if self.precision in _NARROW else None
 
     def lanes(self, bits: int) -> int:
         """Lanes of one full vector register for elements of `bits` bits (at least 1)."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.types import DType
+from compiler.core.types import TF32, DType
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes, Text, wmma
 from compiler.render.vocabulary import Vocabulary, memory_type
 
@@ -78,14 +78,14 @@ def _helper(unit: MatrixUnit, text: Text, words: Vocabulary) -> str:
     a, b = ([f"{side}{n}" for n in range(count)] for side, count in zip("ab", counts, strict=True))
     params = ", ".join([f"{total} c", *(f"{operand} {item}" for item in (*a, *b))])
     builtin = text.call.startswith("__builtin")
-    do = _builtin(unit, text, total) if builtin else _asm(unit, text, a, b)
+    do = _builtin(unit, text, total) if builtin else _products(unit, text, a, b)
     stop = "__builtin_trap();" if builtin else 'asm volatile("trap;");'
     return f"""\
 #if defined(TK_EMULATOR)
 {_record(unit, name, total, words)}
 TK_INLINE {total} {name}({params}, int line = __builtin_LINE()) {{
-    const {operand} a[] = {{{", ".join(a)}}}, b[] = {{{", ".join(b)}}};
-    return tk_emu_matrix<{name}_record>(c, a, b, line);
+{_emulated(unit, f"{name}_record", operand, a, b)}
+    return c;
 }}
 #else
 TK_INLINE {total} {name}({params}) {{
@@ -98,6 +98,31 @@ TK_INLINE {total} {name}({params}) {{
 }}
 #endif
 """
+
+
+def _parts(unit: MatrixUnit, a: list[str], b: list[str]) -> list[tuple[list[str], list[str]]]:
+    """The operands of each instruction: three products for factors in two parts, the smallest first."""
+    if unit.parts is None:
+        return [(a, b)]
+    (a_low, a_high), (b_low, b_high) = (
+        [[f"tk_{unit.parts}_{part}({item})" for item in side] for part in ("low", "high")] for side in (a, b)
+    )
+    return [(a_low, b_high), (a_high, b_low), (a_high, b_high)]
+
+
+def _emulated(unit: MatrixUnit, record: str, operand: str, a: list[str], b: list[str]) -> str:
+    """The same by the emulator, one instruction after the other."""
+    kind = f"{record}::element" if unit.parts else operand
+    return "\n".join(
+        f"    {{\n        const {kind} a[] = {{{', '.join(left)}}}, b[] = {{{', '.join(right)}}};\n"
+        f"        c = tk_emu_matrix<{record}>(c, a, b, line);\n    }}"
+        for left, right in _parts(unit, a, b)
+    )
+
+
+def _products(unit: MatrixUnit, text: Text, a: list[str], b: list[str]) -> str:
+    lines = [_asm(unit, text, left, right) for left, right in _parts(unit, a, b)]
+    return "\n".join((*lines, "    return c;"))
 
 
 def _asm(unit: MatrixUnit, text: Text, a: list[str], b: list[str]) -> str:
@@ -114,7 +139,6 @@ def _asm(unit: MatrixUnit, text: Text, a: list[str], b: list[str]) -> str:
         f'asm("{text.call} {c}, {left}, {right}, {c};"',
         f"    : {outputs}",
         f"    : {inputs});",
-        "return c;",
     ]
     return "\n".join(f"    {line}" for line in lines)
 
@@ -141,10 +165,11 @@ def _builtin(unit: MatrixUnit, text: Text, total: str) -> str:
 
 def _record(unit: MatrixUnit, name: str, total: str, words: Vocabulary) -> str:
     """The record as the emulator reads it: sizes, and where each element lies."""
-    element = words.memory[unit.factor.name]
-    value = words.widen(unit.factor, "x")
-    if unit.factor.name == "tf32":  # the instruction does not look at the other bits
-        value = words.widen(unit.factor, "x & ~0x1fffu")
+    factor = unit.parts or unit.factor
+    element = words.memory[factor.name]
+    value = words.widen(factor, "x")
+    if factor == TF32:  # the instruction does not look at the other bits
+        value = words.widen(factor, "x & ~0x1fffu")
     places = [
         f"    static int {side}_{what}(int lane, int i) {{ return (void)lane, (void)i, {_place(modes)}; }}"
         for side, fragment in (("a", unit.a), ("b", unit.b), ("c", unit.c))

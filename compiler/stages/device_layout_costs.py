@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.core.types import F32, TF32, DType
+from compiler.core.types import F32, DType
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.op import Kind
@@ -60,8 +60,8 @@ class DeviceLayoutCosts:
 
     @property
     def _rounds(self) -> bool:
-        """Whether matrix units may round factors of f32."""
-        return self.facts.precision == TF32.name
+        """Whether matrix units may multiply factors of f32 as tf32, or as parts of it."""
+        return any(UNITS[name].precision == self.facts.precision for name, _ in self.facts.matrix_rates)
 
     def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002 - whoever writes
         """Seconds that it takes to write `value` in a layout: bytes, whatever the order."""
@@ -89,8 +89,7 @@ class DeviceLayoutCosts:
         return has_weights(anchor) and groups_of(anchor) == 1 and self._multiplies(kind)
 
     def _multiplies(self, kind: DType) -> bool:
-        wanted = TF32 if kind == F32 and self._rounds else kind
-        return wanted != F32 and bool(units_for(wanted, self.facts.matrix_rates))
+        return self._rounds if kind == F32 else bool(units_for(kind, self.facts.matrix_rates))
 
 
 def _for_product(anchor: Node, source: Layout, result: Layout) -> float:

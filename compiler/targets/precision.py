@@ -14,6 +14,7 @@ _EVERYWHERE = frozenset({"f16"})
 """What every GPU in our tables computes with, matrix units or not."""
 
 _HINTS = {
+    "tf32x3": "compile for `--target cuda --arch sm_80` or later ones",
     "tf32": "compile for `--target cuda --arch sm_80` or later ones",
     "bf16": "compile for sm_80, gfx908 or later ones, or use `--precision f16`",
     "f16": "compile for a GPU",
@@ -46,7 +47,7 @@ def _multiplies(target: Target, name: str) -> bool:
     """Whether all architectures have it: tf32 in a matrix unit of ours, as it saves no bytes elsewhere."""
     if name in _EVERYWHERE:
         return True
-    if name == "tf32":
+    if name in ("tf32", "tf32x3"):
         return _has(name, [unit for unit, _ in target.facts.matrix_rates])
     return all(_has(name, MATRIX_RATES.get(arch, ())) for arch in target.archs)
 

@@ -39,6 +39,7 @@ Shape = tuple[int, ...]
 
 _ROUNDED = {
     "f32": _LIMITS["float32"],
+    "tf32x3": (2.0**-21, 1e-3),
     "tf32": (2.0**-11, 1e-2),
     "f16": _LIMITS["float16"],
     "bf16": _LIMITS["bfloat16"],

@@ -92,6 +92,7 @@ def attention() -> onnx.ModelProto:
 MODELS = {"residual": residual, "attention": attention}
 TABLE = [
     ("cuda:sm_90", "f16"), ("cuda:sm_80", "bf16"), ("cuda:sm_80", "tf32"), ("cuda:sm_70", "f16"),
+    ("cuda:sm_90", "tf32x3"),
     ("rocm:gfx90a", "f16"), ("rocm:gfx90a", "bf16"), ("rocm:gfx906", "f16"), ("dtk", "f16"),
 ]  # fmt: skip
 
@@ -111,7 +112,9 @@ def test_verified(
     assert verified.passed, verified.outputs
     assert any(f"--precision {precision}" in note for note in verified.notes)
     assert compiler.inspect_library(library).precision == precision
-    if precision != "tf32":  # small products may stay f32 then; else it shows that factors were rounded
+    if not precision.startswith(
+        "tf32"
+    ):  # small products may stay f32 then; else it shows that factors were rounded
         assert verified.needed > 2e-6
         with compiler.load(library, device="emulator") as loaded:
             manifest = loaded.manifest
@@ -129,6 +132,7 @@ def test_verified(
         ("rocm:gfx906", "bf16", "no unit that multiplies bf16"),
         ("opencl-intel", "bf16", "no unit that multiplies bf16"),
         ("opencl-nvidia", "tf32", "no unit that multiplies tf32"),
+        ("rocm:gfx90a", "tf32x3", "no unit that multiplies tf32x3"),
     ],
 )
 def test_refused(target: str, precision: str, why: str, tmp_path: Path) -> None:

@@ -84,6 +84,30 @@ def test_columns_of_tiles_alternate(name: str, beside: int) -> None:
     assert all("tk_f32x4{" in line for line in stores)
 
 
+def test_three_products_of_tf32_are_almost_f32() -> None:
+    """What is missing is the product of two rounding errors; one alone would be off by a thousandth."""
+    made = _made("mma.m16n8k8.tf32x3")
+    message, found = _launch(made, _emulated(32))
+    assert message == ""
+    scale = np.abs(made.inputs["x"].astype(np.float64)) @ np.abs(made.inputs["w"].astype(np.float64)).T
+    assert np.max(np.abs(found - made.wanted) / scale) < 2.0**-20
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(np.inf, np.nan), (np.nan, np.nan), (3e38, 3e38), (1e-30, 1e-30)]
+)
+def test_parts_of_the_largest_and_least(value: float, wanted: float) -> None:
+    """The largest numbers do not become infinity, which has no parts."""
+    made = _made("mma.m16n8k8.tf32x3")
+    x, w = np.zeros_like(made.inputs["x"]), np.zeros_like(made.inputs["w"])
+    x[3, 2], w[:, 2] = value, 1
+    found = np.zeros(made.wanted.shape, np.float32)
+    (launch,) = made.device.launches
+    assert _emulated(32).launch(launch.name, launch.grid, launch.block, [x, w, found]) == ""
+    np.testing.assert_allclose(found[3], np.float32(wanted), rtol=2.0**-20)
+    assert not found[:3].any()
+
+
 def _broken(made: Product, old: str, new: str) -> str:
     module = _module([made.unit.name])
     assert old in module

@@ -52,7 +52,8 @@ class Product:
 
 def facts_with(unit: MatrixUnit) -> TargetFacts:
     """A device that has one unit and nothing else that is fast."""
-    return replace(SM_70 if unit.lanes == 32 else GFX906, matrix_rates=((unit.name, 1024),), precision="tf32")
+    facts = SM_70 if unit.lanes == 32 else GFX906
+    return replace(facts, matrix_rates=((unit.name, 1024),), precision=unit.precision or "f32")
 
 
 def product(name: str, beside: int = 1) -> Product:

@@ -23,7 +23,8 @@ Precision = Annotated[
         "--precision",
         metavar="NAME",
         help="What factors of f32 are rounded to in products, on GPUs: f16, bf16 (what is stored for them, "
-        "too), tf32 (in NVIDIA's matrix units, sm_80 on) or f32 (not at all). Sums stay f32.",
+        "too), tf32 (in NVIDIA's matrix units, sm_80 on), tf32x3 (there, too: three products of tf32, almost "
+        "as exact as f32) or f32 (not at all). Sums stay f32.",
     ),
 ]
 Tf32 = Annotated[bool, typer.Option("--tf32", help="As `--precision tf32`.")]

@@ -86,7 +86,7 @@ def plan_words(
     ] = None,
     precision: Annotated[
         list[str] | None,
-        typer.Option("--precision", metavar="NAME", help="f32, tf32, f16 or bf16; repeatable."),
+        typer.Option("--precision", metavar="NAME", help="f32, tf32x3, tf32, f16 or bf16; repeatable."),
     ] = None,
     do: Annotated[
         str | None, typer.Option("--do", metavar="STEPS", help="compile, verify, bench, with commas.")

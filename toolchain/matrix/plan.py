@@ -18,7 +18,7 @@ from toolchain.recipes.strict_yaml import YamlNode, read_strict
 
 TrialStep = Literal["compile", "verify", "bench"]
 STEPS: tuple[TrialStep, ...] = ("compile", "verify", "bench")
-Precision = Literal["f32", "tf32", "f16", "bf16"]
+Precision = Literal["f32", "tf32x3", "tf32", "f16", "bf16"]
 Weights = Literal["random", "trained"]
 NO_IMAGE = "none"
 

@@ -80,7 +80,7 @@ class Place(_Document):
     device: str = ""
     selector: str = ""
     threads: int | None = None
-    precision: Literal["f32", "tf32", "f16", "bf16"] = "f32"
+    precision: Literal["f32", "tf32x3", "tf32", "f16", "bf16"] = "f32"
     image: str = ""
     worker: str = "here"
     machine: str = ""

@@ -7,9 +7,14 @@ mma.m16n8k32"; the first architecture of each: its "Target ISA Notes". %laneid /
 `mma.m8n8k4` multiplies four pairs of tiles of 8 x 8 at once, one for each quad pair (lanes 4 q to 4 q + 3
 and 16 + 4 q to 16 + 4 q + 3). Here pairs of them share rows and columns, which makes one tile of 16 x 16.
 Later architectures than sm_70 have it for compatibility only.
+
+Three products of tf32 for one of f32: Ootomo and Yokota, "Recovering single precision accuracy from Tensor
+Cores while surpassing the FP32 theoretical peak performance" (2022); CUTLASS has it as 3xTF32.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from compiler.core.types import BF16, F16, F32, I8, I32, TF32, DType
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
@@ -34,9 +39,10 @@ def _unit(
     c: Fragment = _SUMS,
     total: DType = F32,
     pack: int = 2,
+    precision: str = "",
 ) -> MatrixUnit:
     text = Text("cuda", f"mma.sync.aligned.{shape}.row.col.{types}", f"__CUDA_ARCH__ >= {since}0")
-    return MatrixUnit(f"mma.{shape}.{factor}", _LANES, factor, total, a, b, c, pack, (text,))
+    return MatrixUnit(f"mma.{shape}.{factor}", _LANES, factor, total, a, b, c, pack, (text,), precision)
 
 
 def _shape_16(factor: DType) -> MatrixUnit:
@@ -95,7 +101,10 @@ AMPERE_TF32 = _unit(
     pack=1,
     types="f32.tf32.tf32.f32",
     since=80,
+    precision="tf32",
 )
+AMPERE_TF32X3 = replace(AMPERE_TF32, name="mma.m16n8k8.tf32x3", factor=F32, precision="tf32x3", parts=TF32)
+"""f32 by three products of tf32: only the product of what the rounding leaves of both factors is missing."""
 AMPERE_I8 = _unit(
     "m16n8k32",
     I8,
@@ -107,4 +116,4 @@ AMPERE_I8 = _unit(
     since=80,
 )
 
-UNITS = (VOLTA_F16, TURING_F16, TURING_I8, AMPERE_F16, AMPERE_BF16, AMPERE_TF32, AMPERE_I8)
+UNITS = (VOLTA_F16, TURING_F16, TURING_I8, AMPERE_F16, AMPERE_BF16, AMPERE_TF32, AMPERE_TF32X3, AMPERE_I8)

@@ -77,7 +77,9 @@ class MatrixUnit:
 
     A target that has it names it in `TargetFacts.matrix_rates`. factor, total: element types of a and b,
     and of c. a, c: fragments of [row, step] and [row, column]; b: of [column, step]. pack: neighbouring steps
-    that one operand of the instruction holds.
+    that one operand of the instruction holds. precision: the `--precision` that has to be asked for it, where
+    its products are not those of f32. parts: each factor is taken as the sum of two of this type, which the
+    instruction multiplies; empty: it takes factors as they are.
     """
 
     name: str
@@ -89,6 +91,13 @@ class MatrixUnit:
     c: Fragment
     pack: int
     texts: tuple[Text, ...]
+    precision: str = ""
+    parts: DType | None = None
+
+    @property
+    def converts(self) -> bool:
+        """Whether lanes convert the factors that they read from shared memory."""
+        return self.factor != self.staged or self.parts is not None
 
     @property
     def rows(self) -> int:

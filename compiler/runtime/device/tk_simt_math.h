@@ -206,4 +206,9 @@ TK_DECLARE_NARROW(bf16, uint16_t)
 TK_DECLARE_NARROW(f8e4m3, uint8_t)
 TK_DECLARE_NARROW(f8e5m2, uint8_t)
 
+/* A number as the sum of two for matrix units that multiply tf32: its first bits, and what is left, of which they do not
+ * look at the last two. An infinity has no such parts: the sum of products becomes NaN. */
+TK_INLINE uint32_t tk_tf32_high(float x) { return tk_bitcast<uint32_t>(x) & ~0x1fffu; }
+TK_INLINE uint32_t tk_tf32_low(float x) { return tk_bitcast<uint32_t>(x - tk_f32_of_bits(tk_tf32_high(x))); }
+
 #endif /* TK_SIMT_MATH_H */

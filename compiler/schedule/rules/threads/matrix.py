@@ -11,8 +11,8 @@ registers of its lanes, as the instruction spreads it, and the epilogue works on
       threadIdx.y, threadIdx.x: output[...] = epilogue(tile)
 
 Used by itself where the result is as exact as the plain one: factors of 16 bits with sums of 32, bytes with
-sums of 32 bits, f32 where the unit multiplies f32. Factors of f32 are rounded to tf32 only where it was
-asked for.
+sums of 32 bits, f32 where the unit multiplies f32. Factors of f32 are rounded to tf32, or taken as two parts
+of tf32 each, only where it was asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from compiler.core.target import TargetFacts
-from compiler.core.types import F32, TF32
+from compiler.core.types import TF32
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Mode, Modes
@@ -89,9 +89,9 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     if found is None or found[0].dtype != found[1].dtype:
         return []
     kind, total = found[0].dtype, block.store.buffer.dtype
-    wanted = {kind, TF32} if kind == F32 and facts.precision == TF32.name else {kind}
     rated = [UNITS[name] for name, _ in facts.matrix_rates]
-    units = [unit for unit in rated if unit.factor in wanted and unit.total == total]
+    asked = [unit for unit in rated if unit.precision in ("", facts.precision)]
+    units = [unit for unit in asked if unit.staged == kind and unit.total == total]
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 

@@ -170,6 +170,7 @@ class MatrixTile:
         unit = self.unit
         held = self.own_rows * unit.a.registers + self.own_columns * unit.b.registers
         fetched = 0 if self.copied else -(-(self.rows + self.columns) * self.depth // self.threads)
+        held *= 2 if unit.parts else 1
         return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
@@ -252,7 +253,7 @@ def _round_cycles(
     lanes = facts.fma_per_cycle * facts.lanes(32) * parts * (2 if problem.lanes > 1 else 1)
     places = elements * costs.element / lanes
     places *= costs.copied if tile.copied else costs.gathered if problem.gathered else 1.0
-    read *= costs.read * (costs.rounded if unit.factor != unit.staged else 1.0)
+    read *= costs.read * (costs.rounded if unit.converts else 1.0)
     return costs.together(products, read, fetched) + places
 
 
