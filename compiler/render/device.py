@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, ClassVar
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
+from compiler.core.types import dtype
 from compiler.loops.annotations import ENDS
 from compiler.loops.ir import (
     CONSTANT,
@@ -36,28 +36,41 @@ from compiler.loops.ir import (
     AtomicUpdate,
     Barrier,
     Buffer,
+    Call,
+    Cast,
     Const,
+    Expr,
     For,
     ForKind,
     Func,
     Seq,
     Stmt,
+    const,
     seq,
     statements,
 )
+from compiler.loops.matrix_units import UNITS
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
 from compiler.render.host import PlanDim, PlanGridEnd
+from compiler.render.matrix_loads import LANES, row_loads
 from compiler.render.matrix_text import check_tile
-from compiler.render.vocabulary import LOCAL, CopyWords, DeviceWords, Dim3, Vocabulary
+from compiler.render.resident import buffer_bytes, resident_blocks
+from compiler.render.vocabulary import (
+    LOCAL,
+    CopyWords,
+    DeviceWords,
+    Dim3,
+    Vocabulary,
+    memory_type,
+    narrowed,
+)
 
 _AXES = ("x", "y", "z")
 _OWN = "own"
 """The parameter that points to the global memory of blocks."""
 _SHORT_INDEX = 2**31
 """Buffers with at least so many elements need indices of 64 bits."""
-_OTHER_REGISTERS = 40
-"""Registers of a thread beside the arrays that lie in them: places, operands, counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +149,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._steps = _steps(kernel.func)
         self._has_samples = SAMPLES in dict(kernel.func.attrs)
         self._ends: list[PlanGridEnd] = []
+        self._lanes: set[str] = set()
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
@@ -164,7 +178,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._begin()
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
-        head = self.device.kernel(name, params, block, self._resident(nest, grid, block))
+        head = self.device.kernel(name, params, block, resident_blocks(nest, grid, block, self._facts))
         sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
@@ -197,14 +211,14 @@ class _LaunchPrinter(FunctionPrinter):
         """Bytes of all arrays that the threads of a block share."""
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
         own = [item for item in arrays if item.scope == SHARED and item.alias_of is None]
-        return sum(_room(_bytes(item)) for item in own)
+        return sum(_room(buffer_bytes(item)) for item in own)
 
     def _scratch_of(self, nest: Stmt) -> int:
         """Bytes of the private arrays that no thread's stack has room for, of a device without threads."""
         if self._facts.binds_threads:
             return 0
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
-        own = [_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
+        own = [buffer_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
         return sum(_room(size) for size in own if size > self.kernel_parts.stack_bytes)
 
     def _bind(self, nest: Stmt) -> None:
@@ -224,19 +238,33 @@ class _LaunchPrinter(FunctionPrinter):
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
         return x, y, z
 
-    def _resident(self, nest: Stmt, grid: Dim3, block: Dim3) -> int:
-        """Blocks that a unit works on at the same time, where they leave half of its threads free; else 0.
+    # ------------------------------------------------------------ values
 
-        No more than there are registers for: those that find none are spilled.
-        """
-        units, most = self._facts.limit("units"), self._facts.limit("threads_per_unit")
-        registers = self._facts.limit("registers_per_unit")
-        if not (units and most and registers):
-            return 0
-        blocks = -(-prod(grid) // units)
-        if 2 * blocks * prod(block) > most:
-            return 0
-        return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
+    def operands(self, expr: Call) -> list[str]:
+        """Those of a matrix unit come from shared memory by rows where they lie so."""
+        unit = UNITS.get(expr.name)
+        if unit is None or self.device.load_matrices is None or not self._lanes:
+            return super().operands(expr)
+        total, *rest = expr.args
+        count = unit.operands()[0]
+        return [self.as_in_memory(total), *self._loaded(rest[:count]), *self._loaded(rest[count:])]
+
+    def _loaded(self, operands: Sequence[Expr]) -> list[str]:
+        """Operands of a fragment."""
+        numbers = {name: const(value) for name, value in self.values.items() if isinstance(value, int)}
+        found = row_loads(operands, self._lanes, numbers, self.sim)
+        if found is None or self.device.load_matrices is None:
+            return [self.as_in_memory(item) for item in operands]
+        text = self.device.load_matrices(found.count, self.address(found.buffer, found.index))
+        words = self.share(found.buffer, dtype("u32", found.count), text)
+        parts = [f"{words}.at[{n}]" for n in range(found.count)] if found.count > 1 else [words]
+        return [self._of_word(item, part) for item, part in zip(operands, parts, strict=True)]
+
+    def _of_word(self, operand: Expr, word: str) -> str:
+        """An operand as it lies in memory, from its four bytes; rounded where it is."""
+        load = operand.value if isinstance(operand, Cast) else operand
+        value = f"{self.words.typed('bitcast', memory_type(load.dtype))}({word})"
+        return narrowed(operand.dtype, value) if isinstance(operand, Cast) else value
 
     # ------------------------------------------------------------ statements
 
@@ -293,6 +321,8 @@ class _LaunchPrinter(FunctionPrinter):
         self.sim = self.sim.bind(item.var.name, 0, _extent(item) - 1)
         var = self.writer.fresh("i")
         self.values[item.var.name] = var
+        if tag == "threadIdx.x" and self._extents[tag] == LANES == _extent(item):
+            self._lanes.add(item.var.name)
         self.writer.declare(var, f"const {self.words.index} {var} = {self._position(tag)};")
         self.stmt(item.body)
 
@@ -442,18 +472,7 @@ def _steps(func: Func) -> dict[Buffer, int]:
         return {}
     tensors = [item for item in func.params if item not in func.workspace]
     found = {item: step for item, step in zip(tensors, steps, strict=True) if step}
-    return found | {item: _room(_bytes(item)) // item.dtype.bytes for item in func.workspace}
-
-
-def _bytes(buffer: Buffer) -> int:
-    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes
-
-
-def _registers_of(nest: Stmt) -> int:
-    """Registers of 32 bits that a thread needs, about: its own arrays, and a few others."""
-    arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
-    own = [item for item in arrays if item.scope != SHARED and item.alias_of is None]
-    return sum(-(-_bytes(item) // 4) for item in own) + _OTHER_REGISTERS
+    return found | {item: _room(buffer_bytes(item)) // item.dtype.bytes for item in func.workspace}
 
 
 def _room(size: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
@@ -30,6 +29,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.render.literals import literal
 from compiler.render.scopes import Writer
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type, narrowed
 
@@ -264,9 +264,12 @@ class Expressions:
             return self._extremum(Binary(expr.name, expr.args[0], expr.args[1]))
         if expr.name == "bitcast":
             return f"{self.words.typed('bitcast', expr.dtype)}({self(expr.args[0])})"
+        return f"{self.words.math(expr.name)}({', '.join(self.operands(expr))})"
+
+    def operands(self, expr: Call) -> list[str]:
+        """The operands of a call."""
         operand = self.as_in_memory if expr.name in self.words.helpers else self
-        args = ", ".join(operand(item) for item in expr.args)
-        return f"{self.words.math(expr.name)}({args})"
+        return [operand(item) for item in expr.args]
 
     def as_in_memory(self, expr: Expr) -> str:
         """A value without the conversion that loading it brings: what instructions of matrix units take."""
@@ -280,7 +283,7 @@ class Expressions:
         if kind.lanes == 1:
             return self.element(expr.buffer, expr.indices[0])
         text = self._vector_load(expr)
-        return text if self._lazy else self._share(expr.buffer, kind, text)
+        return text if self._lazy else self.share(expr.buffer, kind, text)
 
     def _address_of(self, expr: AddressOf) -> str:
         return self.address(expr.buffer, expr.indices[0])
@@ -294,7 +297,7 @@ class Expressions:
         scalar = self(expr.value)
         text = self.words.splat(computed(expr.dtype), scalar)
         if isinstance(expr.value, Load) and (expr.value.buffer, 0) not in self.registers and not self._lazy:
-            return self._share(expr.value.buffer, expr.dtype, text)
+            return self.share(expr.value.buffer, expr.dtype, text)
         return text
 
     def _reduce_lanes(self, expr: ReduceLanes) -> str:
@@ -324,7 +327,7 @@ class Expressions:
             return self._masked_load(expr)
         text = self.words.widen(expr.dtype, self._vector_load(expr))
         simple = isinstance(index, Ramp) or index.dtype.lanes == 1
-        return self._share(buffer, _held(expr), text) if simple and not self._lazy else text
+        return self.share(buffer, _held(expr), text) if simple and not self._lazy else text
 
     def _vector_load(self, expr: Load) -> str:
         buffer, index = expr.buffer, expr.indices[0]
@@ -383,7 +386,8 @@ class Expressions:
         self.writer.line(f"const {self.words.type_of(_held(expr))} {name} = {self(expr)};")
         return name
 
-    def _share(self, buffer: Buffer, kind: DType, text: str) -> str:
+    def share(self, buffer: Buffer, kind: DType, text: str) -> str:
+        """The name of a load from a buffer where it occurs often."""
         return self.writer.shared_load(self.pointers[buffer], self.words.type_of(kind), text)
 
     # ------------------------------------------------------------ masks
@@ -475,35 +479,3 @@ def _sum_text(terms: dict[str, int], offset: int = 0) -> str:
         else:
             parts.append(f"-{term}" if factor < 0 else term)
     return " ".join([*parts, f"+ {offset}"] if offset else parts)
-
-
-def literal(expr: Const) -> str:
-    """A literal of its type."""
-    kind = expr.type
-    if kind.is_bool:
-        return "true" if expr.value else "false"
-    return _float_literal(float(expr.value), kind) if kind.is_float else _int_literal(int(expr.value), kind)
-
-
-def _int_literal(value: int, kind: DType) -> str:
-    if kind.name == "u64":
-        return f"{value}u"
-    if value == -(2**63):
-        return "(-9223372036854775807 - 1)"
-    return str(value) if value >= 0 else f"({value})"
-
-
-def _float_literal(value: float, kind: DType) -> str:
-    double = kind.name == "f64"
-    text, suffix = repr(value if double else _as_f32(value)), "" if double else "f"
-    if text == "nan":
-        return f'__builtin_nan{suffix}("")'
-    text = text.replace("inf", f"__builtin_inf{suffix}()") if "inf" in text else f"{text}{suffix}"
-    return f"({text})" if text.startswith("-") else text
-
-
-def _as_f32(value: float) -> float:
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

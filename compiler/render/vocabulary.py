@@ -42,6 +42,8 @@ class DeviceWords:
     fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
     an array of elements like any other.
     begin: a statement in front of the first use of what other launches write; empty where none is needed.
+    load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row); None
+    where each lane loads its own.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
     """
@@ -56,6 +58,7 @@ class DeviceWords:
     shared_at: Callable[[str, str, int, int], str] | None = None
     fragment: Callable[[str, int], str] | None = None
     begin: str = ""
+    load_matrices: Callable[[int, str], str] | None = None
 
 
 LOCAL = "local-scratch"

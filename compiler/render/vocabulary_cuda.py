@@ -96,7 +96,12 @@ _CUDA = replace(
 _WMMA = (_FOLDER / "tk_simt_wmma.h").read_text(encoding="utf-8")
 CUDA = replace(
     _CUDA,
-    device=replace(_DEVICE, kernel=_cuda_kernel, begin="tk_await_earlier();"),
+    device=replace(
+        _DEVICE,
+        kernel=_cuda_kernel,
+        begin="tk_await_earlier();",
+        load_matrices=lambda count, row: f"tk_load_matrices<{count}>({row})",
+    ),
     helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)},
 )
 HIP = replace(

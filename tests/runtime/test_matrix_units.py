@@ -133,7 +133,7 @@ def test_lanes_that_disagree_are_found() -> None:
 
 
 def test_half_a_sub_group_is_found() -> None:
-    made = _made("mma.m16n8k8.f16")
+    made = _made("mma.m8n8k4.f16")
     (launch,) = made.device.launches
     found = np.zeros(made.wanted.shape, np.float32)
     arrays = [made.inputs["x"], made.inputs["w"], found]

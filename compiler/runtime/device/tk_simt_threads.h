@@ -187,6 +187,37 @@ template <int pending> TK_INLINE void tk_async_wait() {
 #endif
 }
 
+/* ---------------------------------------------------------------- matrices of shared memory */
+
+/* Of `count` matrices of eight rows of 16 bytes each the word that a lane holds: lanes 4 r to 4 r + 3 have those of row r.
+ * `row`: where row lane % 8 of matrix lane / 8 begins. All lanes take part. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
+    const unsigned int from = (unsigned int)__cvta_generic_to_shared(row);
+    tk_vec<uint32_t, count> r;
+    if constexpr (count == 4)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r.at[0]), "=r"(r.at[1]), "=r"(r.at[2]), "=r"(r.at[3])
+                     : "r"(from));
+    else if constexpr (count == 2)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r.at[0]), "=r"(r.at[1]) : "r"(from));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(from));
+    return r;
+}
+#elif !defined(TK_IS_HIP)
+template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
+    const int lane = (int)(threadIdx.x % 32);
+    tk_vec<uint32_t, count> r;
+    for (int i = 0; i < count; i++) {
+        const uint32_t *from = (const uint32_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 8 * i + lane / 4);
+        if constexpr (count == 1) r = from[lane % 4];
+        else r.at[i] = from[lane % 4];
+    }
+    return r;
+}
+#endif
+
 /* ---------------------------------------------------------------- products of bytes */
 
 /* c + the sum of the four products of the signed bytes of a and b; wraps around. */

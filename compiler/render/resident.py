@@ -1,0 +1,40 @@
+"""Blocks of a launch that a unit works on at once, for compilers that would save registers for more of them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import SHARED, Alloc, Buffer, Stmt, statements
+from compiler.loops.queries import int_of
+from compiler.render.vocabulary import Dim3
+
+_OTHER_REGISTERS = 40
+"""Registers of a thread beside the arrays that lie in them: places, operands, counters."""
+
+
+def resident_blocks(nest: Stmt, grid: Dim3, block: Dim3, facts: TargetFacts) -> int:
+    """How many there are where they leave half of a unit's threads free; else 0.
+
+    No more than there are registers for: those that find none are spilled.
+    """
+    units, most = facts.limit("units"), facts.limit("threads_per_unit")
+    registers = facts.limit("registers_per_unit")
+    if not (units and most and registers):
+        return 0
+    blocks = -(-prod(grid) // units)
+    if 2 * blocks * prod(block) > most:
+        return 0
+    return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
+
+
+def _registers_of(nest: Stmt) -> int:
+    """Registers of 32 bits that a thread needs, about: its own arrays, and a few others."""
+    arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
+    own = [item for item in arrays if item.scope != SHARED and item.alias_of is None]
+    return sum(-(-buffer_bytes(item) // 4) for item in own) + _OTHER_REGISTERS
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a flat buffer."""
+    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes
