@@ -1,4 +1,4 @@
-"""Blocks of a launch that a unit works on at once, for compilers that would save registers for more of them."""
+"""Blocks of a launch that a unit works on at once: compilers would save registers for more of them."""
 
 from __future__ import annotations
 
