@@ -127,6 +127,14 @@ def test_bits_of_f16_are_not_converted_in_a_padded_tile() -> None:
     assert "tk_f16_to_f32" not in text
 
 
+@pytest.mark.parametrize("kind", [F16, F32], ids=str)
+def test_operands_come_by_rows(kind: DType) -> None:
+    """All of a tile's operands at once, of the padded rows that copies bring."""
+    text = _loop(_device(kind, 2, 2, 1, 1, 32, 3, 1).text)
+    assert {"tk_load_matrices<4>", "tk_load_matrices<2>"} <= set(re.findall(r"tk_load_matrices<\d>", text))
+    assert not re.search(r"tk_load_aligned<tk_u16x2>", text)
+
+
 @pytest.mark.parametrize("stages", [1, 3])
 def test_tf32_is_rounded_once(stages: int) -> None:
     """Where a lane reads its operands: shared memory holds f32."""
