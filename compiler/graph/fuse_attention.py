@@ -19,10 +19,11 @@ MOST_KEYS = 1 << 14
 """With more keys a few rows of scores no longer stay in a second-level cache."""
 
 
-def fuse_attention(fused: FusedGraph) -> FusedGraph:
-    """Join the groups of each attention into one."""
+def fuse_attention(fused: FusedGraph, *, scores: bool = True) -> FusedGraph:
+    """Join the groups of each attention into one; without `scores`, the first product stays by itself."""
     index = _index(fused)
-    found = [_parts(group, index) for group in fused.groups]
+    find = _parts if scores else _weighting
+    found = [find(group, index) for group in fused.groups]
     joined = {parts[-1].outputs[0]: _joined(parts, fused.graph) for parts in found if parts}
     inside = {value for group in joined.values() for node in group.nodes for value in node.outputs}
     apart = {group.outputs[0]: group for group in fused.groups if group.outputs[0] not in inside}
@@ -76,6 +77,21 @@ def _parts(weighting: Group, index: _Index) -> list[Group]:
         part for group in (scores[0], weighting) for value in group.inputs for part in _moved(value, index)
     ]
     return [*before, scores[0], softmax, weighting, *_moved_after(weighting, index)]
+
+
+_MOST_WEIGHED, _LEAST_ROWS = 1 << 10, 16
+"""Keys of rows that blocks of threads weigh by themselves; rows of a tile on matrix units."""
+
+
+def _weighting(group: Group, index: _Index) -> list[Group]:
+    """The softmax and the product of a group that multiplies its rows; else none."""
+    if group.anchor is None or not _is_product(group.anchor, index.graph):
+        return []
+    softmax = index.alone(group.anchor.inputs[0])
+    if softmax is None or not _is_softmax(softmax.anchor):
+        return []
+    *_, rows, keys = softmax.outputs[0].type.shape
+    return [softmax, group] if keys <= _MOST_WEIGHED and rows >= _LEAST_ROWS else []
 
 
 def _is_product(anchor: Node | None, graph: Graph) -> bool:

@@ -31,9 +31,8 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     fused = fuse(graph, FusionOptions(most, applications.most, reorders=blocks, leaves_out=on_host))
     for node in fused.joined:
         applications.add(described(node))
-    joins = job.does(FUSE) and job.graph.attention and not blocks
-    joins = joins and job.does_whole(FUSE_ATTENTION)
-    return fuse_attention(fused) if joins else fused
+    joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
+    return fuse_attention(fused, scores=not blocks) if joins else fused
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

@@ -13,6 +13,7 @@ from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.rules.threads.reduction import reduction
 from compiler.schedule.rules.threads.rows import block_reduction
 from compiler.schedule.rules.threads.split_k import split_k
+from compiler.schedule.rules.threads.weighting import weighted_rows
 from compiler.schedule.schedule import Schedule
 
 
@@ -20,7 +21,8 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     lay_out_columns(schedule, chooser)
     follow_layouts(schedule)
-    block_reduction(schedule, facts, chooser)
+    if not weighted_rows(schedule, facts, chooser):
+        block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):
             _reduction(schedule, name, facts, chooser)

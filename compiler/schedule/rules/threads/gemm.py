@@ -33,7 +33,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.chooser import Chooser
+from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
@@ -109,11 +109,15 @@ class ImplicitGemm:
         last, problem = self.prepare(schedule, follow=follow)
         plain = all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ())
         problem = replace(problem, plain=plain)
-        options = thread_tiles(problem, self.facts)
+        options = self.thread_tiles(problem)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.arrange(tile, self.pad(tile, self.stage()), last, problem.lanes)
+
+    def thread_tiles(self, problem: GemmProblem) -> list[Option]:
+        """The tiles of threads to choose from."""
+        return thread_tiles(problem, self.facts)
 
     def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
         """Lay out result, constants and axes for tiles; gives the last block, and what tiles depend on."""

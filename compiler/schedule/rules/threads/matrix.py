@@ -40,7 +40,7 @@ from compiler.schedule.rules.threads.elementwise import aligned_run, asks
 from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
 from compiler.schedule.rules.threads.gemm import ImplicitGemm, runs_along
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, alternating, matrix_options, padding_of
-from compiler.schedule.rules.threads.tile import StagedTile, thread_tiles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, StagedTile
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
@@ -72,15 +72,7 @@ def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
     if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
         return False
-    gemm = _MatrixGemm(name, block, axes, facts, chooser)
-    for follow in (True, False):
-        attempt = schedule.copy()
-        with suppress(ScheduleError):
-            if not gemm.on_units(attempt, units, follow=follow):
-                return False
-            schedule.adopt(attempt)
-            return True
-    return False
+    return MatrixGemm(name, block, axes, facts, chooser).apply(schedule, units)
 
 
 def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
@@ -95,7 +87,7 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 
-class _MatrixGemm(ImplicitGemm):
+class MatrixGemm(ImplicitGemm):
     """The steps of the rule, in the order in which they are applied."""
 
     unit: MatrixUnit
@@ -109,12 +101,27 @@ class _MatrixGemm(ImplicitGemm):
         """Whether several axes number the terms of a part, so that each term has a place of its own."""
         return len(self.inner) > 1
 
+    def apply(self, schedule: Schedule, units: Sequence[MatrixUnit]) -> bool:
+        """Apply the rule; False, and no change, where threads alone do better, or nothing fits."""
+        for follow in (True, False):
+            attempt = schedule.copy()
+            with suppress(ScheduleError):
+                if not self.on_units(attempt, units, follow=follow):
+                    return False
+                schedule.adopt(attempt)
+                return True
+        return False
+
+    def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
+        """The tiles to choose from."""
+        return matrix_options(unit, problem, self.facts)
+
     def on_units(self, schedule: Schedule, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
         last, problem = self.prepare(schedule, follow=follow)
         problem = replace(problem, plain=self.is_copied())
-        tiles = [matrix_options(unit, problem, self.facts) for unit in units]
-        plain = thread_tiles(problem, self.facts)
+        tiles = [self.unit_tiles(unit, problem) for unit in units]
+        plain = self.thread_tiles(problem)
         options = [
             Option((n + 1,), min(item.cost for item in found)) for n, found in enumerate(tiles) if found
         ]
@@ -341,14 +348,14 @@ class _MatrixGemm(ImplicitGemm):
         if vector:
             (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
 
-    def bind_threads(self, loop: str, tile: StagedTile) -> None:
+    def bind_threads(self, loop: str, tile: BlockTile) -> None:
         """Give the iterations of a loop to lanes, and to sub-groups where there are more.
 
         Of as many sub-groups as the block has, the last ones may have nothing to do.
         """
         count, lanes = extent_of(self.s.loop(loop).extent), self.unit.lanes
         if count <= lanes:
-            self.s.bind(loop, THREAD)
+            self.s.bind(loop if count == lanes else self.s.split(loop, (None, lanes))[1], THREAD)
             return
         if count < tile.threads:
             loop = self.s.split(loop, (None, tile.threads))[1]
