@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from compiler.loops.ir import Block, Buffer, Const, Expr, For, ForKind, Region, const
+from compiler.loops.ir import Block, Buffer, Const, Expr, For, ForKind, Region, Var, all_of, const
 from compiler.loops.linear import conjuncts
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
@@ -31,8 +31,8 @@ def finds_its_own(
     """
     name = buffer.name
     users = [item for item in below if _uses(item.reads, name) or _uses(item.writes, name)]
-    if not users or any(_uses(item.writes, name) and reads_itself(item, name) for item in users):
-        return not users
+    if not users:
+        return True
     nested = _around_all(program, loop, users)
     return any(_find_theirs(program, one, name, users, known) for one in (nested[0], *nested[1:][-1:]))
 
@@ -49,7 +49,7 @@ def _find_theirs(program: Program, loop: For, name: str, users: Sequence[Block],
     for block, step in _in_order(program, loop, users):
         if _never(block, step, known):
             continue
-        for region in (item for item in block.reads if item.buffer.name == name):
+        for region in _read(block, name):
             used = _box(program, block, region, loop, step, known)
             if not any(covers(one, used, known) for one in made):
                 return False
@@ -57,6 +57,12 @@ def _find_theirs(program: Program, loop: For, name: str, users: Sequence[Block],
             found = _whole(program, block, region, loop, step, known)
             made += [found] if found is not None and found not in made else []
     return True
+
+
+def _read(block: Block, name: str) -> list[Region]:
+    """What a block reads of a buffer; a sum that goes on reads what it writes."""
+    again = block.writes if reads_itself(block, name) else ()
+    return [item for item in (*block.reads, *again) if item.buffer.name == name]
 
 
 def _uses(regions: Sequence[Region], name: str) -> bool:
@@ -99,7 +105,7 @@ def _whole(
 ) -> list[Span] | None:
     """The box that a block surely fills in a step; None where it has holes, or may not be filled."""
     values = _values(block, step)
-    inner = _limited(block, _inner(program, block, loop, step), step, known)
+    inner = _limited(block, region, _inner(program, block, loop, step), step, known)
     if inner is None or not is_dense(region, values, inner, known):
         return None
     found = box(region, values, inner, known)
@@ -107,22 +113,39 @@ def _whole(
     return spans if len(spans) == len(found) else None
 
 
-def _limited(block: Block, inner: Inner, step: Step, known: Simplifier) -> Inner | None:
-    """The loops as far as the condition of a block lets them run; None where it says something else."""
+def _limited(block: Block, region: Region, inner: Inner, step: Step, known: Simplifier) -> Inner | None:
+    """The loops as far as the condition of a block lets them run; None where it says something else.
+
+    That what it writes lies within the buffer says nothing: nobody reads beyond.
+    """
     if block.predicate is None:
         return inner
     asked = known.simplify(substitute(block.predicate, step))
     if isinstance(asked, Const):
         return inner
-    limited = limits_of(asked, inner.extents, known)
-    understood = all(limits_of(part, inner.extents, known) != inner for part in conjuncts(asked))
+    within = _within(block, region, step, known)
+    parts = [part for part in conjuncts(asked) if part not in within]
+    limited = limits_of(all_of(*parts), inner.extents, known)
+    understood = all(limits_of(part, inner.extents, known) != inner for part in parts)
     return limited if understood else None
+
+
+def _within(block: Block, region: Region, step: Step, known: Simplifier) -> list[Expr]:
+    """That each index of a region, where it is an iteration, lies below the extent of the buffer."""
+    values = _values(block, step)
+    pairs = zip(region.begin, region.buffer.shape, strict=True)
+    own = [values[index.name].lt(size) for index, size in pairs if isinstance(index, Var)]
+    return [known.simplify(item) for item in own]
 
 
 def _box(
     program: Program, block: Block, region: Region, loop: For, step: Step, known: Simplifier
 ) -> list[Span | None]:
-    return box(region, _values(block, step), _inner(program, block, loop, step), known)
+    """What a block touches at most in a step, as far as its condition lets it run."""
+    inner = _inner(program, block, loop, step)
+    if block.predicate is not None:
+        inner = limits_of(known.simplify(substitute(block.predicate, step)), inner.extents, known)
+    return box(region, _values(block, step), inner, known)
 
 
 def _values(block: Block, step: Step) -> dict[str, Expr]:

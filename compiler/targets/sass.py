@@ -120,7 +120,8 @@ def _flow(base: str, guard: str | None, goal: str) -> Flow:
 
 def _lane_bytes(base: str, opcode: str) -> int:
     if base in ("LDSM", "STSM"):
-        return 4 * int(opcode.rpartition(".")[2] if opcode[-1].isdigit() else 1)
+        matrices = opcode.rpartition(".")[2]
+        return 4 * (int(matrices) if matrices.isdigit() else 1)
     found = _BYTES.search(opcode)
     return int(found[1].lstrip("US")) // 8 if found else 4
 

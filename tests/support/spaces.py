@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler.core.target import TargetFacts
 from compiler.loops.interp import interpret
-from compiler.loops.ir import Func
+from compiler.loops.ir import Call, Func
 from compiler.loops.layout import Layout
 from compiler.loops.verify import verify_func
 from compiler.render.cstyle import render_kernel
@@ -78,6 +78,7 @@ THREADS = {
         lambda found: any(name.endswith(".unit") and value != (0,) for name, value in found.items()),
     ),
     "im2col": Rule(("im2col",), _ends("im2col.columns")),
+    "weighting": Rule(("attention of many rows",), _ends("matmul.tile")),
     "split_k": Rule(("dense long", "product long"), _ends(".chunks")),
     "teams": Rule(("softmax", "layer norm", "global", "rms norm", "sum"), _ends(".team")),
     "sums": Rule(("depthwise", "max pool", "sum", "global"), _ends(".block")),
@@ -155,8 +156,11 @@ def assert_right(point: Point) -> Func:
     inputs = random_inputs(point.func)
     subgroup = max(facts.subgroup_sizes, default=32)
     got = run_flat(point.schedule.func, lowered, inputs, shuffle=1, subgroup=subgroup)
+    # whole numbers are exact in tf32, what an exponential makes of them is not
+    rounds = facts.precision == "tf32" and any(isinstance(item, Call) for item in point.func.body.walk())
+    most = 2e-3 if rounds else 1e-4
     for key, wanted in interpret(point.func, inputs).items():
-        np.testing.assert_allclose(got[key].reshape(wanted.shape), wanted, 1e-4, 1e-4, err_msg=key)
+        np.testing.assert_allclose(got[key].reshape(wanted.shape), wanted, most, most, err_msg=key)
     return lowered
 
 

@@ -279,6 +279,7 @@ GRAPHS: dict[str, Make] = {
     "product with shared columns": lambda s: s.emit("MatMul", s.input(2, 3, 5, 8), s.input(2, 1, 8, 37)),
     "attention": attention,
     "attention of heads": heads(13, 21, 5, 8),
+    "attention of many rows": heads(18, 19, 4, 10),
     "attention of one row": heads(1, 37, 4, 3),
     "attention of few rows": heads(3, 6, 8, 16),
     "attention with shared keys": shared_keys,
@@ -321,8 +322,8 @@ def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
 
     The first word of its name is the form of its convolutions, where they have it. joined: attention is one
-    kernel, as on processors with vectors.
+    kernel, as on processors with vectors; else a product and what follows it.
     """
     sketch = Sketch()
-    fused = sketch.fused(GRAPHS[name](sketch))
-    return list(works(fuse_attention(fused) if joined else fused, lanes, form=name.split()[0]))
+    fused = fuse_attention(sketch.fused(GRAPHS[name](sketch)), scores=joined)
+    return list(works(fused, lanes, form=name.split()[0]))

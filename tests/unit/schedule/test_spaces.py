@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from compiler.core.node import IRNode, rewrite_nodes
+from compiler.graph.fuse_attention import fuse_attention
 from compiler.loops.ir import Block, Func, Seq, seq
 from compiler.loops.text import print_func
 from compiler.loops.walk import with_body
@@ -17,6 +18,7 @@ from compiler.schedule.races import check_schedule
 from compiler.schedule.rules import schedule_func
 from compiler.targets import get_target
 from tests.support.gpu import TINY
+from tests.support.sketch import Sketch, works
 from tests.support.spaces import LANGUAGES, assert_right, points, rules_of
 from tests.support.works import works_of
 
@@ -82,6 +84,26 @@ def test_what_a_swizzled_pipeline_fetched_is_its_own() -> None:
 def test_a_pipeline_that_nobody_started_reads_what_is_not_its_own() -> None:
     func = pipelined()
     started = without(func, "conv_a_padded_write_1")
+    assert started != func
+    with pytest.raises(ScheduleError, match="needs what another one makes"):
+        check_schedule(started)
+
+
+def weighted(keys: int) -> Func:
+    """A softmax and the product of its rows; 19 keys come to threads unevenly."""
+    sketch = Sketch()
+    weights = sketch.emit("Softmax", sketch.input(2, 18, keys), axis=2, flatten=False)
+    fused = sketch.fused(sketch.emit("MatMul", weights, sketch.input(2, keys, 10)))
+    ((func, _),) = works(fuse_attention(fused, scores=False), 4)
+    return schedule_func(func, {}, get_target("cuda-nvidia", "sm_80").facts, AnalyticChooser()).func
+
+
+@pytest.mark.parametrize("keys", [32, 19])
+def test_sums_over_the_rows_of_a_block_are_its_own(keys: int) -> None:
+    """Of a tile that rows do not fill nobody reads the rest; nor of threads without a row."""
+    func = weighted(keys)
+    check_schedule(func)
+    started = without(func, "largest_rf_init")
     assert started != func
     with pytest.raises(ScheduleError, match="needs what another one makes"):
         check_schedule(started)

@@ -61,6 +61,13 @@ def sass(text: str) -> MachineFunction:
     return machine_function("tk_k0_0", text, read_sass, mark_sass)
 
 
+@pytest.mark.parametrize(
+    ("opcode", "size"), [("LDSM.16.M88", 4), ("LDSM.16.M88.2", 8), ("LDSM.16.M88.4", 16)]
+)
+def test_bytes_of_matrices_from_shared_memory(opcode: str, size: int) -> None:
+    assert read_sass(f"\t{opcode} R4, [R2+0x10]").lane_bytes == size
+
+
 def test_cubins_are_taken_apart_by_function() -> None:
     assert cubin_functions(NVDISASM).keys() == {"tk_k3_1"}
     text = cubin_kernels(NVDISASM)[3]

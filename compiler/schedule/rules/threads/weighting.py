@@ -85,9 +85,9 @@ class _Weighted(ImplicitGemm):
 
     def bind_grid(self, grid: Sequence[str]) -> None:
         """The sums over rows come first in a block."""
-        super().bind_grid(grid)
         for name in reversed(self.sums):
             self.place_sum(name, grid[-1])
+        super().bind_grid(grid)
 
     def place_sum(self, name: str, block_loop: str) -> None:
         """A sum over each row of a block, by several threads, in shared memory."""
