@@ -101,8 +101,12 @@ def weighted(keys: int) -> Func:
 @pytest.mark.parametrize("keys", [32, 19])
 def test_sums_over_the_rows_of_a_block_are_its_own(keys: int) -> None:
     """Of a tile that rows do not fill nobody reads the rest; nor of threads without a row."""
-    func = weighted(keys)
-    check_schedule(func)
+    check_schedule(weighted(keys))
+
+
+def test_sums_that_go_on_were_begun() -> None:
+    """The parts of 19 keys grow where the others read them."""
+    func = weighted(19)
     started = without(func, "largest_rf_init")
     assert started != func
     with pytest.raises(ScheduleError, match="needs what another one makes"):

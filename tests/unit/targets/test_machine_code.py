@@ -65,7 +65,7 @@ def sass(text: str) -> MachineFunction:
     ("opcode", "size"), [("LDSM.16.M88", 4), ("LDSM.16.M88.2", 8), ("LDSM.16.M88.4", 16)]
 )
 def test_bytes_of_matrices_from_shared_memory(opcode: str, size: int) -> None:
-    assert read_sass(f"\t{opcode} R4, [R2+0x10]").lane_bytes == size
+    assert read_sass(f"{opcode} R4, [R2+0x10]").lane_bytes == size
 
 
 def test_cubins_are_taken_apart_by_function() -> None:
