@@ -51,14 +51,14 @@ _BESIDE = 4
 class UnitCosts:
     """What a tile on matrix units takes beside its products, in cycles.
 
-    begins: until a block multiplies. latency: from the start of a copy to its end, of which as many are under
-    way as there are stages less one; alone: the same where nothing is under way. element: to find the place
-    of an element, of a thread; copied: the part of it where asynchronous copies bring several at once;
-    gathered: times where it divides. cache: times the share of global memory, where what is fetched is in the
-    cache. read: times the bytes that lanes read from shared memory; rounded: times where they round them to
-    tf32. overlap: of what happens at the same time the powers add up; the higher, the more the longest hides.
-    stored: to make and store a result, of a thread; beside: the power of the tiles that alternate by which
-    that shrinks.
+    begins: until a block multiplies. latency: from the start of a copy to its end, of which as many are
+    under way as there are stages less one; alone: the same where nothing is under way. element: to find the
+    place of an element, of a thread; copied: the part of it where asynchronous copies bring several at
+    once; gathered: times where each term has a place of its own. cache: times the share of global memory,
+    where what is fetched is in the cache. read: times the bytes that lanes read from shared memory;
+    rounded: times where they round them to tf32. overlap: of what happens at the same time the powers add
+    up; the higher, the more the longest hides. stored: to make and store a result, of a thread; beside: the
+    power of the tiles that alternate by which that shrinks.
     """
 
     begins: float
@@ -83,7 +83,11 @@ ON_UNITS = UnitCosts(
     begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=1.4, cache=1.79, read=1.47,
     rounded=1.8, overlap=1.75, stored=110, beside=0.19,
 )  # fmt: skip
-"""Fitted to times on an H100 (benchmarks/gpu_fit.py)."""
+"""Fitted to times on an H100 (benchmarks/gpu_fit.py); but `gathered`, and before operands came by `ldmatrix`.
+
+What is gathered was found with a division for each term, 27 times; written out it takes two accesses of a
+sub-group to the first-level cache and a condition, which is what stands here.
+"""
 
 UNITS_WITHOUT_COPIES = UnitCosts(
     begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=6, read=1,
