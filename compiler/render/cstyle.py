@@ -322,7 +322,7 @@ class FunctionPrinter(Expressions):
         return narrowed(value.dtype, self(value))
 
     def _is_copied_or_constant(self, value: Expr) -> TypeGuard[Select]:
-        """The same where a condition holds; elsewhere it is a constant."""
+        """Whether a narrow float is copied where a condition holds; elsewhere it is a constant."""
         return (
             isinstance(value, Select)
             and value.cond.dtype.lanes == 1

@@ -74,7 +74,10 @@ def _rows(place: Linear, steps: Sequence[int], lane: Var, size: int, known: Simp
     parts = {atom: factor for atom, factor in place.terms.items() if lane.name in variables(atom)}
     if any(variables(atom) != {lane.name} for atom in parts):
         return None
-    values = [sum(factor * of_lane(atom, lane)[n] for atom, factor in parts.items()) for n in range(LANES)]
+    tables = [(_of_lanes(atom, lane), factor) for atom, factor in parts.items()]
+    if not all(table for table, _ in tables):
+        return None
+    values = [sum(table[n] * factor for table, factor in tables) for n in range(LANES)]
     beside = _LANE_BYTES // size
     if any(values[n] - values[n - n % _SHARE] != n % _SHARE * beside for n in range(LANES)):
         return None
@@ -94,8 +97,9 @@ def _rows(place: Linear, steps: Sequence[int], lane: Var, size: int, known: Simp
 
 
 @lru_cache(maxsize=1024)
-def of_lane(atom: Expr, lane: Var) -> tuple[int, ...]:
-    """What an expression is for each lane."""
+def _of_lanes(atom: Expr, lane: Var) -> tuple[int, ...]:
+    """What an expression is for each lane; empty where that is not known."""
     known = Simplifier({})
     found = [int_of(known.simplify(substitute(atom, {lane.name: const(n)}))) for n in range(LANES)]
-    return tuple(value for value in found if value is not None)
+    values = tuple(value for value in found if value is not None)
+    return values if len(values) == LANES else ()
