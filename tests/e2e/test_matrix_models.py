@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
 from compiler.pipeline import run_job
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.schedule.rules.threads.matrix import matrix_gemm
+from compiler.schedule.rules.threads.matrix import MatrixGemm, matrix_gemm
 from compiler.schedule.schedule import Schedule
 from compiler.stages.job import CompileJob
 from compiler.targets import get_target
@@ -71,8 +70,7 @@ def _model(kind: int) -> onnx.ModelProto:
 def test_verified(
     target: str, kind: int, tf32: bool, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rule = import_module("compiler.schedule.rules.threads.matrix")
-    monkeypatch.setattr(rule, "thread_tiles", lambda *_: [])  # so small a model is as cheap without
+    monkeypatch.setattr(MatrixGemm, "thread_tiles", lambda *_: [])  # so small a model is as cheap without
     modules: list[str] = []
     text_only(monkeypatch, lambda text: (modules.append(text), text)[1])
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"

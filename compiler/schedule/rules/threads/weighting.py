@@ -35,6 +35,10 @@ _MOST_PARTS = 32
 """Parts of a row that one thread combines in the end."""
 
 
+_UNDER_WAY = 16
+"""Scores that a thread asks for at the same time."""
+
+
 def weighted_rows(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a softmax whose rows one product reads; False, and no change, for other functions."""
     sums = [site.name for site in schedule.program.sites.values() if site.is_store and site.reduce]
@@ -111,7 +115,9 @@ class _Weighted(ImplicitGemm):
         thread = fuse_all(self.s, own)
         if registers:
             self.s.compute_at(name, thread)
-            terms = [self.s.loops(name)[-1]]
+            few = min(_UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
+            terms = self.s.split(self.s.loops(name)[-1], (None, few))
+            self.s.unroll(terms[1])
         self.s.decompose_reduction(name, terms[0])
         self.bind_threads(thread, self.tile)
 
