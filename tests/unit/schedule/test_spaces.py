@@ -10,10 +10,13 @@ import pytest
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.loops.ir import Block, Func, Seq, seq
-from compiler.loops.text import print_func
+from compiler.loops.simplify import Simplifier
+from compiler.loops.text import parse_func, print_func
 from compiler.loops.walk import with_body
 from compiler.schedule.chooser import AnalyticChooser, Option, RandomChooser, ReplayChooser
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.own_values import finds_its_own
+from compiler.schedule.program import Program, outer_blocks
 from compiler.schedule.races import check_schedule
 from compiler.schedule.rules import schedule_func
 from compiler.targets import get_target
@@ -111,6 +114,39 @@ def test_sums_that_go_on_were_begun() -> None:
     assert started != func
     with pytest.raises(ScheduleError, match="needs what another one makes"):
         check_schedule(started)
+
+
+_SUMS = """
+func sums(x: f32[4, 8, 8]) -> (y: f32[4, 8])
+  local part: f32[8] @shared
+  for b in 0..4 bound(blockIdx.x)
+    for t in 0..8 bound(threadIdx.x)
+      block begin(vt: spatial 8 = t)
+        writes part[vt]
+        part[vt] = 0.0
+    for t_1 in 0..8 bound(threadIdx.x)
+      for k in 0..8
+        block sum(vb: spatial 4 = b, vt_1: spatial 8 = t_1, vk: reduce 8 = k)
+          reads x[vb, vt_1, vk]
+          writes part[vt_1]
+          part[vt_1] += x[vb, vt_1, vk]
+    for t_2 in 0..8 bound(threadIdx.x)
+      block out(vb_1: spatial 4 = b, vt_2: spatial 8 = t_2)
+        reads part[7 - vt_2]
+        writes y[vb_1, vt_2]
+        y[vb_1, vt_2] = part[7 - vt_2]
+"""
+
+
+def test_a_sum_that_each_block_goes_on_with_is_not_its_own() -> None:
+    def own(func: Func) -> bool:
+        program = Program(func)
+        loop, known = program.loops["b"], Simplifier({"t": (0, 7), "t_1": (0, 7), "t_2": (0, 7), "k": (0, 7)})
+        return finds_its_own(program, loop, func.buffer("part"), outer_blocks(loop), known)
+
+    func = parse_func(_SUMS)
+    assert own(func)
+    assert not own(without(func, "begin"))
 
 
 class AskedOnce:
