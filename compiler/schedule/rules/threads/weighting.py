@@ -116,7 +116,7 @@ class _Weighted(ImplicitGemm):
         if registers:
             self.s.compute_at(name, thread)
             few = min(_UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
-            terms = self.s.split(self.s.loops(name)[-1], (None, few))
+            terms = [*self.s.split(self.s.loops(name)[-1], (None, few))]
             self.s.unroll(terms[1])
         self.s.decompose_reduction(name, terms[0])
         self.bind_threads(thread, self.tile)
