@@ -11,6 +11,9 @@ EXACT = "f32"
 PRECISIONS = (EXACT, "tf32x3", "tf32", "f16", "bf16")
 """In order of their bits of fraction, but for f16, which has as many as tf32; `tf32x3` has three products."""
 
+NARROW = frozenset({"f16", "bf16"})
+"""Those in which factors are stored, too."""
+
 
 def check_precision(name: str) -> None:
     """Raise UsageError for the name of no precision."""

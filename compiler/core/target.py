@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compiler.core.precision import NARROW
 from compiler.core.types import DType, dtype
 
 
@@ -22,10 +23,6 @@ class Cache:
         Four fifths of a stream's: measured were 0.5 (second cache of a Xeon of AVX-512) and 0.8 (last).
         """
         return 0.8 * self.bytes_per_cycle
-
-
-_NARROW = frozenset({"f16", "bf16"})
-"""Precisions in which factors are stored, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class TargetFacts:
     @property
     def factors(self) -> DType | None:
         """The type of 16 bits that factors are rounded to, if it was asked for one."""
-        return dtype(self.precision) if self.precision in _NARROW else None
+        return dtype(self.precision) if self.precision in NARROW else None
 
     def lanes(self, bits: int) -> int:
         """Lanes of one full vector register for elements of `bits` bits (at least 1)."""

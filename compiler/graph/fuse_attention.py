@@ -59,10 +59,8 @@ def _index(fused: FusedGraph) -> _Index:
 
 def _parts(weighting: Group, index: _Index) -> list[Group]:
     """The groups of an attention, of which `weighting` multiplies by the values, in order; else none."""
-    if weighting.anchor is None or not _is_product(weighting.anchor, index.graph):
-        return []
-    softmax = index.alone(weighting.anchor.inputs[0])
-    if softmax is None or not _is_softmax(softmax.anchor):
+    softmax = _softmax_of(weighting, index)
+    if softmax is None:
         return []
     makers = [index.alone(value) for value in softmax.inputs]
     shape = softmax.outputs[0].type.shape
@@ -79,16 +77,22 @@ def _parts(weighting: Group, index: _Index) -> list[Group]:
     return [*before, scores[0], softmax, weighting, *_moved_after(weighting, index)]
 
 
+def _softmax_of(weighting: Group, index: _Index) -> Group | None:
+    """The softmax whose rows a group multiplies, and nothing else reads."""
+    if weighting.anchor is None or not _is_product(weighting.anchor, index.graph):
+        return None
+    softmax = index.alone(weighting.anchor.inputs[0])
+    return softmax if softmax is not None and _is_softmax(softmax.anchor) else None
+
+
 _MOST_WEIGHED, _LEAST_ROWS = 1 << 10, 16
 """Keys of rows that blocks of threads weigh by themselves; rows of a tile on matrix units."""
 
 
 def _weighting(group: Group, index: _Index) -> list[Group]:
     """The softmax and the product of a group that multiplies its rows; else none."""
-    if group.anchor is None or not _is_product(group.anchor, index.graph):
-        return []
-    softmax = index.alone(group.anchor.inputs[0])
-    if softmax is None or not _is_softmax(softmax.anchor):
+    softmax = _softmax_of(group, index)
+    if softmax is None:
         return []
     *_, rows, keys = softmax.outputs[0].type.shape
     return [softmax, group] if keys <= _MOST_WEIGHED and rows >= _LEAST_ROWS else []

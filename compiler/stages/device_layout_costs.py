@@ -15,6 +15,7 @@ from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.op import Kind
 from compiler.graph.ops.factors import FACTORS
+from compiler.graph.rewrites.lower_precision import IMAGE_CHANNELS
 from compiler.loops.layout import Layout
 from compiler.loops.matrix_units import UNITS, units_for
 from compiler.stages.layout_costs import feeding, groups_of, has_weights
@@ -27,9 +28,6 @@ _APART = 4.0
 
 _STEPS = 32
 """Channels that a tile stages at a time: where they do not come out even, each one has a condition."""
-
-_FEW = 8
-"""Fewer channels, as of an image, are gathered with the taps of the window, whatever the result's order."""
 
 _WINDOW = 2.0
 """Times the bytes for a pool of channels side by side: neighbours in space are other vectors."""
@@ -95,8 +93,8 @@ class DeviceLayoutCosts:
 def _for_product(anchor: Node, source: Layout, result: Layout) -> float:
     """How many times the bytes of its input a convolution on matrix units takes."""
     channels = anchor.inputs[0].type.shape[1]
-    if channels < _FEW and not source.lanes:
-        return 1.0
+    if channels < IMAGE_CHANNELS and not source.lanes:
+        return 1.0  # they are gathered with the taps of the window, whatever the result's order
     even = channels % _STEPS == 0
     if not source.lanes and not result.lanes:
         return _APART

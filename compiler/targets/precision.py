@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from compiler.core.diagnostics import BadInputError
-from compiler.core.precision import EXACT, check_precision
+from compiler.core.precision import EXACT, NARROW, check_precision
 from compiler.targets.matrix_rates import MATRIX_RATES
 from compiler.targets.target import Target
 
@@ -44,10 +44,10 @@ def in_precision(target: Target, name: str) -> Target:
 
 
 def _multiplies(target: Target, name: str) -> bool:
-    """Whether all architectures have it: tf32 in a matrix unit of ours, as it saves no bytes elsewhere."""
+    """Whether all architectures have it: in a matrix unit of ours, where it saves no bytes elsewhere."""
     if name in _EVERYWHERE:
         return True
-    if name in ("tf32", "tf32x3"):
+    if name not in NARROW:
         return _has(name, [unit for unit, _ in target.facts.matrix_rates])
     return all(_has(name, MATRIX_RATES.get(arch, ())) for arch in target.archs)
 

@@ -112,9 +112,8 @@ def test_verified(
     assert verified.passed, verified.outputs
     assert any(f"--precision {precision}" in note for note in verified.notes)
     assert compiler.inspect_library(library).precision == precision
-    if not precision.startswith(
-        "tf32"
-    ):  # small products may stay f32 then; else it shows that factors were rounded
+    # with tf32 small products may stay f32; else it shows that factors were rounded
+    if not precision.startswith("tf32"):
         assert verified.needed > 2e-6
         with compiler.load(library, device="emulator") as loaded:
             manifest = loaded.manifest

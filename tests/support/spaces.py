@@ -157,7 +157,9 @@ def assert_right(point: Point) -> Func:
     subgroup = max(facts.subgroup_sizes, default=32)
     got = run_flat(point.schedule.func, lowered, inputs, shuffle=1, subgroup=subgroup)
     # whole numbers are exact in tf32, what an exponential makes of them is not
-    rounds = facts.precision == "tf32" and any(isinstance(item, Call) for item in point.func.body.walk())
+    rounds = facts.precision == "tf32" and any(
+        isinstance(item, Call) and item.name.startswith("exp") for item in point.func.body.walk()
+    )
     most = 2e-3 if rounds else 1e-4
     for key, wanted in interpret(point.func, inputs).items():
         np.testing.assert_allclose(got[key].reshape(wanted.shape), wanted, most, most, err_msg=key)

@@ -27,7 +27,7 @@ from compiler.graph.ops.factors import FACTORS
 
 _PRODUCTS = frozenset({"Conv", "MatMul"})
 
-_CHANNELS = 8
+IMAGE_CHANNELS = 8
 """A convolution of fewer is one of an image."""
 
 _MOVERS = frozenset({
@@ -46,7 +46,7 @@ _TOLERANT = frozenset({
 
 def lower_precision(kind: DType, *, images: bool = False) -> Callable[[Graph], Graph]:
     """The pass for factors of this type; `images`: of convolutions of images, too."""
-    return lambda graph: _lowered(graph, kind, 1 if images else _CHANNELS)
+    return lambda graph: _lowered(graph, kind, 1 if images else IMAGE_CHANNELS)
 
 
 def _lowered(graph: Graph, kind: DType, channels: int) -> Graph:

@@ -366,31 +366,30 @@ template <class T> TK_INLINE void tk_prefetch(const T *from, int64_t distance) {
     TK_EACH(tk_lanes<V>) r.at[i] = fn<tk_scalar<V>>(a.at[i], b.at[i]); \
     return r
 
-/* One instruction in place of a comparison and a selection each. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-TK_INLINE float tk_max_f32(float a, float b) {
+/* The larger and the smaller float, and the larger of one and 0: NaN if there is one. */
+template <class V> TK_INLINE V tk_larger(V a, V b) { return a != a ? a : a > b ? a : b; }
+template <class V> TK_INLINE V tk_smaller(V a, V b) { return a != a ? a : a < b ? a : b; }
+template <class V> TK_INLINE V tk_not_negative(V x) { return (V)0 > x ? (V)0 : x; }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 /* one instruction each */
+TK_INLINE float tk_larger(float a, float b) {
     float r;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
     return r;
 }
-TK_INLINE float tk_min_f32(float a, float b) {
+TK_INLINE float tk_smaller(float a, float b) {
     float r;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
     return r;
 }
-#else
-TK_INLINE float tk_max_f32(float a, float b) { return a != a ? a : a > b ? a : b; }
-TK_INLINE float tk_min_f32(float a, float b) { return a != a ? a : a < b ? a : b; }
+TK_INLINE float tk_not_negative(float x) { return tk_larger(x, 0.0f); }
 #endif
 
 /* ONNX's rule, as numpy's: a NaN in either operand is the result. */
 template <class V> TK_INLINE V tk_max(V a, V b) {
     if constexpr (tk_lanes<V> > 1) {
         TK_BY_LANE_2(tk_max, a, b);
-    } else if constexpr (tk_is_f32<V>) {
-        return tk_max_f32(a, b);
     } else if constexpr (tk_is_float<V>) {
-        return a != a ? a : a > b ? a : b;
+        return tk_larger(a, b);
     } else {
         return a > b ? a : b;
     }
@@ -398,10 +397,8 @@ template <class V> TK_INLINE V tk_max(V a, V b) {
 template <class V> TK_INLINE V tk_min(V a, V b) {
     if constexpr (tk_lanes<V> > 1) {
         TK_BY_LANE_2(tk_min, a, b);
-    } else if constexpr (tk_is_f32<V>) {
-        return tk_min_f32(a, b);
     } else if constexpr (tk_is_float<V>) {
-        return a != a ? a : a < b ? a : b;
+        return tk_smaller(a, b);
     } else {
         return a < b ? a : b;
     }
@@ -412,10 +409,8 @@ template <class V> TK_INLINE V tk_relu(V x) {
     if constexpr (tk_lanes<V> > 1) {
         TK_EACH(tk_lanes<V>) x.at[i] = tk_relu(x.at[i]);
         return x;
-    } else if constexpr (tk_is_f32<V>) {
-        return tk_max_f32(x, 0.0f);
     } else {
-        return (V)0 > x ? (V)0 : x;
+        return tk_not_negative(x);
     }
 }
 

@@ -115,6 +115,11 @@ class ImplicitGemm:
         tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.arrange(tile, self.pad(tile, self.stage()), last, problem.lanes)
 
+    @property
+    def gathered(self) -> bool:
+        """Whether several axes number the terms of a part, so that each term has a place of its own."""
+        return len(self.inner) > 1
+
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
         """The tiles of threads to choose from."""
         return thread_tiles(problem, self.facts)
@@ -132,7 +137,7 @@ class ImplicitGemm:
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
             min(4, self.wide(self.s.site(last))),
-            gathered=len(self.inner) > 1,
+            gathered=self.gathered,
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
         )

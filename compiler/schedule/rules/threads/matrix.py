@@ -96,11 +96,6 @@ class MatrixGemm(ImplicitGemm):
     beside: int
     """Tiles of the unit whose columns alternate, so that a lane holds so many times as many neighbours."""
 
-    @property
-    def gathered(self) -> bool:
-        """Whether several axes number the terms of a part, so that each term has a place of its own."""
-        return len(self.inner) > 1
-
     def apply(self, schedule: Schedule, units: Sequence[MatrixUnit]) -> bool:
         """Apply the rule; False, and no change, where threads alone do better, or nothing fits."""
         for follow in (True, False):
