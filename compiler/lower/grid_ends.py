@@ -31,7 +31,8 @@ from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, with_body
-from compiler.lower.limit_loops import ResultEnds, Row
+from compiler.lower.limit_loops import ResultEnds
+from compiler.lower.part_ends import Row
 
 _X, _Y, _Z = (f"blockIdx.{axis}" for axis in "xyz")
 
@@ -42,10 +43,10 @@ def grid_ends(func: Func, facts: TargetFacts) -> Func:
     if not attrs.get(EXTENTS):
         return func
     parted = with_body(
-        func, _Periods(ResultEnds.of(func, fused=True), facts.limit("grid_y") or sys.maxsize).visit(func.body)
+        func, _Periods(ResultEnds.of(func, launches=True), facts.limit("grid_y") or sys.maxsize).visit(func.body)
     )
     return with_body(
-        parted, _GridEnds(ResultEnds.of(parted, fused=True), SAMPLES in attrs).visit(parted.body)
+        parted, _GridEnds(ResultEnds.of(parted, launches=True), SAMPLES in attrs).visit(parted.body)
     )
 
 

@@ -7,7 +7,7 @@ beyond within the last tile are computed, as they have memory; where few of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.node import IRNode, rewrite_nodes
@@ -25,6 +25,7 @@ from compiler.loops.ir import (
     Func,
     If,
     Iter,
+    Let,
     Stmt,
     Store,
     Var,
@@ -42,6 +43,7 @@ from compiler.loops.simplify import renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.few_rows import forms_of_few_rows
 from compiler.lower.inner_ends import InnerEnd, inner_ends
+from compiler.lower.part_ends import Row, Rows, ends_of_parts
 
 _TILED = (ForKind.SERIAL, ForKind.PARALLEL)
 
@@ -102,11 +104,7 @@ def _end(row: Row, symbols: Sequence[Var]) -> Expr:
     return simplify(end if divisor == 1 else end // divisor)
 
 
-Row = tuple[int, ...]
-"""How many places of an axis a run has: offset, divisor, a factor for each symbol."""
-
-
-def _by_place(func: Func, rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
+def _by_place(func: Func, rows: Sequence[Row]) -> Rows:
     """Rows of an attribute by the tensor and the axis that they are about."""
     tensors = [item for item in func.params if item not in func.workspace]  # that rows number
     return {(tensors[row[0]].name, row[1]): row[2:] for row in rows}
@@ -116,34 +114,43 @@ def _by_place(func: Func, rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
 class ResultEnds:
     """Where the axes of a function's results end, of which a run may have a part only.
 
-    fused: places may be computed of iterations, as where several axes are one loop.
+    launches: of launches, where places may be computed of iterations, as where several axes are one loop,
+    and what one of them leaves to another ends, too.
     """
 
     func: Func
-    rows: Mapping[tuple[str, int], Row]
-    fused: bool = False
+    rows: Rows
+    launches: bool = False
 
     @classmethod
-    def of(cls, func: Func, *, fused: bool = False) -> ResultEnds:
+    def of(cls, func: Func, *, launches: bool = False) -> ResultEnds:
         """As its attributes say."""
-        return cls(func, _by_place(func, dict(func.attrs).get(EXTENTS, ())), fused)
+        rows = _by_place(func, dict(func.attrs).get(EXTENTS, ()))
+        return cls(func, ends_of_parts(func, rows) if launches else rows, launches)
+
+    @property
+    def ended(self) -> set[Buffer]:
+        """What has axes that end: results, and what other launches read for them."""
+        axes = {name for name, _ in self.rows}
+        return {item for item in (*self.func.results, *self.func.workspace) if item.name in axes}
 
     def in_loop(self, loop: For) -> list[tuple[Expr, Row]]:
         """The first places that an iteration of a loop computes along axes that end, and where these end.
 
         Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
         """
-        func = self.func
+        ended = self.ended
         blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
-        writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
-        if not writers or _is_read_elsewhere(blocks, func):
+        writers = [item for item in blocks if any(region.buffer in ended for region in item.writes)]
+        if not writers or _is_read_elsewhere(blocks, self.func, ended):
             return []
         inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
         places = [dict(self._places(block)) for block in writers]
         return [
             (first, end)
             for index, end in places[0].items()
-            if loop.var.name in variables(first := simplify(substitute(index, inner)))
+            if (whole := _spelled_out(index, loop.body)) is not None
+            and loop.var.name in variables(first := simplify(substitute(whole, inner)))
             and all(other.get(index) == end for other in places)
         ]
 
@@ -168,7 +175,7 @@ class ResultEnds:
         if isinstance(index, Var):
             return iters[index.name].binding
         place = substitute(index, {name: iters[name].binding for name in used})
-        return place if self.fused and used and _grows(place) else None
+        return place if self.launches and used and _grows(place) else None
 
 
 @dataclass(eq=False)
@@ -218,9 +225,17 @@ def _grows(place: Expr) -> bool:
     return isinstance(place, Var) or (number is not None and number >= 0)
 
 
-def _is_read_elsewhere(blocks: Sequence[Block], func: Func) -> bool:
-    """Whether what is computed in a loop, besides the function's results, is used outside of it."""
-    made = {region.buffer for block in blocks for region in block.writes} - set(func.results)
+def _spelled_out(place: Expr, body: Stmt) -> Expr | None:
+    """A place by the variables of loops, without those that a body defines; None if it may shrink with them."""
+    whole = place
+    for item in reversed([one for one in statements(body) if isinstance(one, Let)]):
+        whole = substitute(whole, {item.var.name: item.value})
+    return whole if whole is place or _grows(whole) else None
+
+
+def _is_read_elsewhere(blocks: Sequence[Block], func: Func, ended: Collection[Buffer]) -> bool:
+    """Whether what is computed in a loop, besides what ends where it is needed, is used outside of it."""
+    made = {region.buffer for block in blocks for region in block.writes} - set(ended)
     inside = set(map(id, blocks))
     others = [item for item in func.blocks() if id(item) not in inside]
     return any((buffers_read(item) | buffers_written(item)) & made for item in others)
