@@ -338,10 +338,11 @@ class _LaunchPrinter(FunctionPrinter):
             raise InternalError("a copy has no fixed size", where=item.target.buffer.name)
         to, source = (self.address(box.buffer, box.begin[0]) for box in (item.target, item.source))
         size = lanes * item.target.buffer.dtype.bytes
-        if isinstance(item.where, Const):
+        where = self.condition(item.where)
+        if isinstance(where, Const) and where.value:
             self.writer.line(words.copy(to, source, size))
         else:
-            self.writer.line(words.fill(to, source, size, stripped(self(item.where))))
+            self.writer.line(words.fill(to, source, size, stripped(self(where))))
         self.writer.stored(self.pointers[item.target.buffer])
 
     def _async_commit(self, _item: AsyncCommit) -> None:
