@@ -16,6 +16,7 @@ from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.constants_first import constants_first
 from compiler.lower.grid_ends import grid_ends
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
@@ -68,6 +69,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("assign_registers", assign_registers),
     ("transpose_vectors", transpose_vectors),
     ("storage_rewrite", storage_rewrite),
+    ("constants_first", constants_first),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
     ("shorten_loops", lambda func, _: shorten_loops(func)),
@@ -107,6 +109,7 @@ OPTIONAL = frozenset(
         "retype_vector_buffers",
         "transpose_vectors",
         "storage_rewrite",
+        "constants_first",
         "order_unrolled",
         "insert_prefetch",
         "simplify",

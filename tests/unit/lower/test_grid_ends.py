@@ -95,3 +95,38 @@ def test_samples_keep_their_blocks_along_z() -> None:
 def test_a_function_of_one_size_stays() -> None:
     plain = func("for b in 0..64 bound(blockIdx.x)", "b", "")
     assert grid_ends(plain, FACTS) is plain
+
+
+CHUNKS = """
+func f(x: f32[4,64,8], s: f32[4,64,8]) -> (y: f32[64,8]) {symbols = ((1, 64,),), extents = ((1, 0, 0, 1, 1,),), workspace = 1}
+  for c in 0..4 bound(blockIdx.y)
+    for b in 0..16 bound(blockIdx.x)
+      for t in 0..32 bound(threadIdx.x)
+        block s(k: spatial 4 = c, v: spatial 64 = b * 4 + t // 8, u: spatial 8 = t % 8)
+          reads x[k,v,u]
+          writes s[k,v,u]
+          s[k,v,u] = x[k,v,u] * 2.0
+  for b in 0..8 bound(blockIdx.x)
+    for t in 0..64 bound(threadIdx.x)
+      let n: i64 = b * 64 + t
+      block z(v: spatial 64 = n // 8, u: spatial 8 = n % 8)
+        writes y[v,u]
+        y[v,u] = 0.0
+      for c in 0..4
+        block y(v: spatial 64 = n // 8, u: spatial 8 = n % 8, k: reduce 4 = c)
+          reads s[k,READ,u]
+          writes y[v,u]
+          y[v,u] = y[v,u] + s[k,READ,u]
+"""  # noqa: E501 - the text form has a line for a head
+
+
+def test_chunks_end_where_their_sum_does() -> None:
+    """Both launches: what makes chunks of a sum, and what adds them up, by a variable defined in it."""
+    made = grid_ends(parse_func(CHUNKS.replace("READ", "v")), FACTS)
+    assert ends(made) == [(1, 4, 0, 1, 1), (1, 8, 0, 1, 1)]
+
+
+@pytest.mark.parametrize("read", ["63 - v", "u"])
+def test_chunks_of_which_all_may_be_read_are_whole(read: str) -> None:
+    made = grid_ends(parse_func(CHUNKS.replace("READ", read)), FACTS)
+    assert ends(made) == [(1, 8, 0, 1, 1)]
