@@ -71,7 +71,9 @@ def _window(channels: int, size: int, *, chunks: int, tile: tuple[int, ...]) -> 
 def test_a_window_is_pipelined(channels: int, chunks: int, stages: int) -> None:
     """Over its taps and channels as one loop, one wait a round, and bits of the image are copied."""
     tile = (2, 2, 2, 2, 64 if chunks == 1 else 32, stages, 1)
-    text = _loop(_window(channels, 14, chunks=chunks, tile=tile))
+    whole = _window(channels, 14, chunks=chunks, tile=tile)
+    assert "int64" not in whole, "places fit 32 bits, in the conditions of copies, too"
+    text = _loop(whole)
     body = text[: text.rindex("tk_mma_")]
     assert re.findall(r"tk_async_wait<(\d)>", body) == [str(stages - 2)]
     assert body.count("__syncthreads") == 1
