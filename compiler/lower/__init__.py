@@ -15,8 +15,8 @@ from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
-from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.constants_first import constants_first
+from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.grid_ends import grid_ends
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch

@@ -1,8 +1,8 @@
-"""Copies of constants begin before those of what earlier launches make, so that they overlap with waiting for these.
+"""Copies of constants begin before those of what earlier launches make, while a launch waits for these.
 
 In front of a pipeline's loop the first parts of each factor are copied, factor by factor. Those of a constant
-need no other launch: of the first `_PARTS` parts they move to the front, into the first group of copies. Those
-of more parts would be in the way of the first part of the other factor.
+need no other launch: of the first `_PARTS` parts they move to the front, into the first group of copies.
+Those of more parts would be in the way of the first part of the other factor.
 """
 
 from __future__ import annotations

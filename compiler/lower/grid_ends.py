@@ -42,12 +42,10 @@ def grid_ends(func: Func, facts: TargetFacts) -> Func:
     attrs = dict(func.attrs)
     if not attrs.get(EXTENTS):
         return func
-    parted = with_body(
-        func, _Periods(ResultEnds.of(func, launches=True), facts.limit("grid_y") or sys.maxsize).visit(func.body)
-    )
-    return with_body(
-        parted, _GridEnds(ResultEnds.of(parted, launches=True), SAMPLES in attrs).visit(parted.body)
-    )
+    periods = _Periods(ResultEnds.of(func, launches=True), facts.limit("grid_y") or sys.maxsize)
+    parted = with_body(func, periods.visit(func.body))
+    ends = _GridEnds(ResultEnds.of(parted, launches=True), SAMPLES in attrs)
+    return with_body(parted, ends.visit(parted.body))
 
 
 @dataclass(eq=False)

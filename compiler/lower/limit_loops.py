@@ -18,6 +18,7 @@ from compiler.loops.ir import (
     SYMBOLS,
     Binary,
     Block,
+    Buffer,
     Dim,
     Expr,
     For,
@@ -226,7 +227,7 @@ def _grows(place: Expr) -> bool:
 
 
 def _spelled_out(place: Expr, body: Stmt) -> Expr | None:
-    """A place by the variables of loops, without those that a body defines; None if it may shrink with them."""
+    """A place by the variables of loops, without what a body defines; None if it may shrink with them."""
     whole = place
     for item in reversed([one for one in statements(body) if isinstance(one, Let)]):
         whole = substitute(whole, {item.var.name: item.value})

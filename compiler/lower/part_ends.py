@@ -53,9 +53,7 @@ def _row(block: Block, name: str, axis: int, known: Rows) -> Row | None:
 
 def _loads(block: Block, name: str) -> Iterator[Load]:
     """What a block reads of a buffer, beside the place that it adds to."""
-    added = {
-        item.indices for item in block.walk() if isinstance(item, Store) and item.buffer.name == name
-    }
+    added = {item.indices for item in block.walk() if isinstance(item, Store) and item.buffer.name == name}
     for item in block.walk():
         if isinstance(item, Load) and item.buffer.name == name and item.indices not in added:
             yield item

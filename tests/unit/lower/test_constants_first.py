@@ -17,7 +17,10 @@ def pipeline(parts: int, inner: str = "") -> Func:
     lines = []
     for n in range(parts):
         lines += [f"async_copy a[{4 * n} +: 4] <- x[{4 * n} +: 4]"]
-        lines += ["for j in 0..2 unrolled", f"  async_copy b[j * 4 + {8 * n} +: 4] <- w[j * 4 + {8 * n} +: 4]"]
+        lines += [
+            "for j in 0..2 unrolled",
+            f"  async_copy b[j * 4 + {8 * n} +: 4] <- w[j * 4 + {8 * n} +: 4]",
+        ]
         lines += ["async_commit"]
     text = "\n".join(f"  {inner}{line}" for line in lines)
     loop = "  for r in 0..4\n" if inner else ""
