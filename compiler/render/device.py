@@ -246,8 +246,10 @@ class _LaunchPrinter(FunctionPrinter):
         if unit is None or self.device.load_matrices is None or not self._lanes:
             return super().operands(expr)
         total, *rest = expr.args
-        count = unit.operands()[0]
-        return [self.as_in_memory(total), *self._loaded(rest[:count]), *self._loaded(rest[count:])]
+        count, most = unit.operands()[0], max((unit.made_of or unit).operands())
+        sides = (rest[:count], rest[count:])
+        parts = (side[at : at + most] for side in sides for at in range(0, len(side), most))
+        return [self.as_in_memory(total), *(item for part in parts for item in self._loaded(part))]
 
     def _loaded(self, operands: Sequence[Expr]) -> list[str]:
         """Operands of a fragment."""

@@ -102,12 +102,19 @@ TK_INLINE {total} {name}({params}) {{
 
 def _parts(unit: MatrixUnit, a: list[str], b: list[str]) -> list[tuple[list[str], list[str]]]:
     """The operands of each instruction: three products for factors in two parts, the smallest first."""
-    if unit.parts is None:
+    if unit.made_of is None:
         return [(a, b)]
-    (a_low, a_high), (b_low, b_high) = (
-        [[f"tk_{unit.parts}_{part}({item})" for item in side] for part in ("low", "high")] for side in (a, b)
+    low, high = (
+        [[f"tk_{unit.made_of.factor}_{part}({item})" for item in side] for side in (a, b)]
+        for part in ("low", "high")
     )
-    return [(a_low, b_high), (a_high, b_low), (a_high, b_high)]
+    counts = unit.made_of.operands()
+    steps = range(len(a) // counts[0])
+    return [
+        (left[n * counts[0] : (n + 1) * counts[0]], right[n * counts[1] : (n + 1) * counts[1]])
+        for left, right in ((low[0], high[1]), (high[0], low[1]), (high[0], high[1]))
+        for n in steps
+    ]
 
 
 def _summed(unit: MatrixUnit, total: str, instructions: Iterable[str]) -> str:
@@ -116,7 +123,7 @@ def _summed(unit: MatrixUnit, total: str, instructions: Iterable[str]) -> str:
     Tensor cores cut off what they add, always towards zero: over a long sum that is more than what three
     products of tf32 leave (Ootomo and Yokota, 2022). On an H100 ResNet-50 was off by 9e-5 of its scale.
     """
-    if unit.parts is None:
+    if unit.made_of is None:
         return "\n".join((f"    {total} &sum = c;", *instructions))
     added = [f"    c.at[{n}] += sum.at[{n}];" for n in range(unit.c.registers)]
     return "\n".join((f"    {total} sum = {{}};", *instructions, *added))
@@ -124,7 +131,7 @@ def _summed(unit: MatrixUnit, total: str, instructions: Iterable[str]) -> str:
 
 def _emulated(unit: MatrixUnit, total: str, record: str, operand: str, a: list[str], b: list[str]) -> str:
     """The same by the emulator, one instruction after the other."""
-    kind = f"{record}::element" if unit.parts else operand
+    kind = f"{record}::element" if unit.made_of else operand
     instructions = (
         f"    {{\n        const {kind} a[] = {{{', '.join(left)}}}, b[] = {{{', '.join(right)}}};\n"
         f"        sum = tk_emu_matrix<{record}>(sum, a, b, line);\n    }}"
@@ -178,7 +185,8 @@ def _builtin(unit: MatrixUnit, text: Text, total: str) -> str:
 
 def _record(unit: MatrixUnit, name: str, total: str, words: Vocabulary) -> str:
     """The record as the emulator reads it: sizes, and where each element lies."""
-    factor = unit.parts or unit.factor
+    unit = unit.made_of or unit
+    factor = unit.factor
     element = words.memory[factor.name]
     value = words.widen(factor, "x")
     if factor == TF32:  # the instruction does not look at the other bits

@@ -22,7 +22,7 @@ def _ampere(f16: int, tf32: int, i8: int) -> Rates:
         "mma.m16n8k16.f16": f16,
         "mma.m16n8k16.bf16": f16,
         "mma.m16n8k8.tf32": tf32,
-        "mma.m16n8k8.tf32x3": tf32 // 3,
+        "mma.m16n8k16.tf32x3": tf32 // 3,
         "mma.m16n8k32.i8": i8,
     }
 

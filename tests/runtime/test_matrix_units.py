@@ -86,7 +86,7 @@ def test_columns_of_tiles_alternate(name: str, beside: int) -> None:
 
 def test_three_products_of_tf32_are_almost_f32() -> None:
     """What is missing is the product of two rounding errors; one alone would be off by a thousandth."""
-    made = _made("mma.m16n8k8.tf32x3")
+    made = _made("mma.m16n8k16.tf32x3")
     message, found = _launch(made, _emulated(32))
     assert message == ""
     scale = np.abs(made.inputs["x"].astype(np.float64)) @ np.abs(made.inputs["w"].astype(np.float64)).T
@@ -98,7 +98,7 @@ def test_three_products_of_tf32_are_almost_f32() -> None:
 )
 def test_parts_of_the_largest_and_least(value: float, wanted: float) -> None:
     """The largest numbers do not become infinity, which has no parts."""
-    made = _made("mma.m16n8k8.tf32x3")
+    made = _made("mma.m16n8k16.tf32x3")
     x, w = np.zeros_like(made.inputs["x"]), np.zeros_like(made.inputs["w"])
     x[3, 2], w[:, 2] = value, 1
     found = np.zeros(made.wanted.shape, np.float32)

@@ -103,7 +103,15 @@ AMPERE_TF32 = _unit(
     since=80,
     precision="tf32",
 )
-AMPERE_TF32X3 = replace(AMPERE_TF32, name="mma.m16n8k8.tf32x3", factor=F32, precision="tf32x3", parts=TF32)
+AMPERE_TF32X3 = replace(
+    AMPERE_TF32,
+    name="mma.m16n8k16.tf32x3",
+    factor=F32,
+    a=Fragment((Mode(2, register=1), _GROUP), (Mode(2, register=4), Mode(2, register=2), _IN_GROUP)),
+    b=Fragment((_GROUP,), (Mode(2, register=2), Mode(2, register=1), _IN_GROUP)),
+    precision="tf32x3",
+    made_of=AMPERE_TF32,
+)
 """f32 by three products of tf32: only the product of what the rounding leaves of both factors is missing."""
 AMPERE_I8 = _unit(
     "m16n8k32",

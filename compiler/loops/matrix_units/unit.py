@@ -78,8 +78,8 @@ class MatrixUnit:
     A target that has it names it in `TargetFacts.matrix_rates`. factor, total: element types of a and b,
     and of c. a, c: fragments of [row, step] and [row, column]; b: of [column, step]. pack: neighbouring steps
     that one operand of the instruction holds. precision: the `--precision` that has to be asked for it, where
-    its products are not those of f32. parts: each factor is taken as the sum of two of this type, which the
-    instruction multiplies; empty: it takes factors as they are.
+    its products are not those of f32. made_of: instead of one instruction, those of another unit, one
+    behind the other along the steps: each factor is taken as the sum of two of that unit's.
     """
 
     name: str
@@ -92,12 +92,12 @@ class MatrixUnit:
     pack: int
     texts: tuple[Text, ...]
     precision: str = ""
-    parts: DType | None = None
+    made_of: MatrixUnit | None = None
 
     @property
     def converts(self) -> bool:
         """Whether lanes convert the factors that they read from shared memory."""
-        return self.factor != self.staged or self.parts is not None
+        return self.factor != self.staged or self.made_of is not None
 
     @property
     def rows(self) -> int:

@@ -172,9 +172,10 @@ class MatrixTile:
     def registers(self) -> int:
         """Registers of 32 bits that a thread needs, about; compilers fetch all of a round, then store it."""
         unit = self.unit
-        held = self.own_rows * unit.a.registers + self.own_columns * unit.b.registers
+        step = unit.made_of or unit
+        held = self.own_rows * step.a.registers + self.own_columns * step.b.registers
         fetched = 0 if self.copied else -(-(self.rows + self.columns) * self.depth // self.threads)
-        held *= 2 if unit.parts else 1
+        held *= 2 if unit.made_of else 1
         return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
