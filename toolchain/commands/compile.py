@@ -53,8 +53,8 @@ def compile_options(
         typer.Option(
             "--arch",
             metavar="NAME",
-            help="GPUs: architectures for one library, as `sm_70,sm_90`; default: the target's. Cores: "
-            "features and processor, as `x86-64-v3+zen3`; default: this machine's.",
+            help="GPUs: architectures for one library, as `sm_70,sm_90`; default: that of the device here, "
+            "else the target's. Cores: features and processor, as `x86-64-v3+zen3`; default: this machine's.",
         ),
     ] = None,
     shape: options.Extents = None,
