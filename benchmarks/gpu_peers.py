@@ -213,8 +213,11 @@ def open_graph(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -
 def open_compile(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """torch.compile with everything that makes it fast: search among kernels, and CUDA graphs."""
     network, tensors = _network(model, inputs, bed, case)
+    from torch_network import search_by_threads
+
     torch = bed.torch
     torch._inductor.config.freezing = True  # noqa: SLF001 - weights are constants, as in a library of ours
+    search_by_threads()
     torch._dynamo.reset()  # noqa: SLF001 - the documented way to compile anew with other settings
     compiled = torch.compile(network, mode="max-autotune", dynamic=False)
 

@@ -58,6 +58,17 @@ def torch_network(path: Path, *, half: bool = False) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(root, graph).eval()
 
 
+def search_by_threads() -> None:
+    """Let `torch.compile` compile the candidates of its search in threads of this process.
+
+    Processes are the default, but the search does not find what they leave (PyTorch 2.11): it compiles each
+    candidate again, one after the other, 7 to 30 seconds for a product in place of one.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+
+    AsyncCompile.use_process_pool = classmethod(lambda _: False)
+
+
 def _pads(attributes: Attributes) -> tuple[int, int]:
     """Padding in front and behind, equal in each direction."""
     auto = attributes.get("auto_pad", b"NOTSET")
