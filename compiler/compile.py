@@ -28,7 +28,7 @@ from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
 from compiler.stages.job import CompileJob
-from compiler.targets import TargetRow, all_targets, device_arch, find_target, get_target
+from compiler.targets import TargetRow, all_targets, find_target, get_target
 from compiler.tune.use import Tuning, run_tuned, tuning_of
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory", "tuned", "near_hits", "near_keys")
@@ -112,7 +112,7 @@ def arch_here(target: str) -> str | None:
 
     Raises UsageError for an unknown name.
     """
-    return device_arch(target, load_settings())
+    return find_target(target).readiness.arch(load_settings()) or None
 
 
 def _target_report(row: TargetRow, settings: Settings) -> TargetReport:

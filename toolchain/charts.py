@@ -160,14 +160,22 @@ def _variables(scheme: int) -> str:
     return " ".join(f"--chart-{name}: {both[scheme]};" for name, both in _COLOURS.items())
 
 
+def require_matplotlib() -> None:
+    """Raise HostError where charts could not be drawn, before what they would show takes time."""
+    try:
+        import matplotlib as mpl  # noqa: F401 - whether it is there
+    except ImportError as error:
+        hint = "pip install 'tk-toolchain[report]'; in an image, --with-pip matplotlib"
+        raise HostError("matplotlib is not installed", hint=hint) from error
+
+
 @contextmanager
 def _drawn(chart: Chart) -> Iterator[Figure]:
     """The figure, under settings of ours alone, whatever the user's matplotlibrc says."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise HostError("matplotlib is not installed", hint="pip install 'tk-toolchain[report]'") from error
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         mpl.rcdefaults()

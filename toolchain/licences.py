@@ -171,7 +171,7 @@ def distributions(catalog: RecipeCatalog, pyproject: Mapping[str, Any]) -> dict[
 
 def _pinned() -> list[str]:
     """What the bundled compiler needs in a container."""
-    files = sorted((data_directory("recipes") / "python-packages").glob("*.txt"))
+    files = sorted((data_directory("recipes") / "python-packages").rglob("*.txt"))
     return [line for file in files for line in file.read_text().splitlines() if "==" in line]
 
 

@@ -16,7 +16,7 @@ from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChoo
 from compiler.stages.dump import SPECIALISED, Dump, Edit, read_edit
 from compiler.stages.plugins import load_plugins
 from compiler.stages.tuned import GraphChoices, Records, Tuned, no_records
-from compiler.targets import DEFAULT_TARGET, Target, device_arch, get_target
+from compiler.targets import Target, get_target
 
 KERNEL_STAGES = ("loops", "schedule", "lower", "render")
 STAGES = ("import", "rewrite", "fuse", "layout", *KERNEL_STAGES, "plan", "host", "link")
@@ -52,9 +52,7 @@ class CompileJob:
 
         Raises UsageError for what there is not, HostError and BadInputError for what cannot be read.
         """
-        settings, external = load_settings(), ExternalData(model.parent)
-        arch = options.arch or device_arch(options.target or DEFAULT_TARGET, settings)
-        target = get_target(options.target, arch, precision=options.precision)
+        target = get_target(options.target, options.arch, precision=options.precision)
         plugins = load_plugins(options.plugins, installed=options.installed_plugins)
         target = replace(target, plugins=plugins)
         _check_stage(options.stop_after)
@@ -64,6 +62,7 @@ class CompileJob:
             check_optional(options.without, "--without")
             check_optional(options.limits, "--limit")
         edit = read_edit(options.start_from) if options.start_from else None
+        settings, external = load_settings(), ExternalData(model.parent)
         dump = Dump.open(options.dump)  # last, as it removes the earlier one
         chooser = ConservativeChooser(options.conservative) if options.conservative else AnalyticChooser()
         limits = Limits(options.limits)

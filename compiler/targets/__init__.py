@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from compiler.core.diagnostics import UsageError, did_you_mean
-from compiler.core.settings import Settings
 from compiler.targets.precision import in_precision
 from compiler.targets.target import Target, TargetRow
 
@@ -16,7 +15,6 @@ __all__ = [
     "TargetRow",
     "all_targets",
     "choose_targets",
-    "device_arch",
     "find_target",
     "get_target",
     "matches",
@@ -124,12 +122,3 @@ def get_target(text: str | None = None, arch: str | None = None, *, precision: s
         )
     target = row.make(given or arch or row.default_arch)
     return in_precision(target, precision)
-
-
-def device_arch(text: str, settings: Settings) -> str | None:
-    """The architecture of the device here for a target that names none; None where there is no such device.
-
-    Raises UsageError for an unknown name.
-    """
-    name, _, given = text.partition(":")
-    return None if given else find_target(name).readiness.arch(settings) or None

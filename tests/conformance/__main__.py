@@ -78,7 +78,8 @@ def _wanted(case: OnnxCase, options: argparse.Namespace) -> bool:
 def _place(text: str) -> Place:
     text, _, device = text.partition("@")
     target, _, arch = text.partition(":")
-    return Place(target, arch or None, device or None)
+    here = None if device else compiler.arch_here(target)
+    return Place(target, arch or here, device or None)
 
 
 def _run_target(target: str, cases: Sequence[OnnxCase], options: argparse.Namespace) -> int:

@@ -125,7 +125,8 @@ class _Call:
 
     @property
     def name(self) -> str:
-        return str(self.context.info_name)
+        """As it is called behind `tk`, its group first."""
+        return self.context.command_path.partition(" ")[2]
 
     def words(self) -> dict[str, Word]:
         """How its parameters are said."""

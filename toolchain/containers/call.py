@@ -92,7 +92,7 @@ def call_of(command: str, values: Mapping[str, Any], words: Mapping[str, Word]) 
 
     Raises BadInputError for a file that cannot be read, UsageError for what belongs to this machine.
     """
-    call = Call([command])
+    call = Call(command.split())
     for name, value in values.items():
         if value is not None:
             call.add(name, words[name], value)

@@ -65,7 +65,8 @@ class Job:
     `inputs` maps a path below `IN` to a host file; `output` is a host directory that gets everything the job
     writes below `OUT`. `devices` are the options that give it accelerators; `present` are the nodes and
     driver libraries that must be usable inside then. `environment` are variables on top of the image's.
-    `owner` is the uid and gid that it runs as, by default the caller's. `limits` hold for all in it.
+    `owner` is the uid and gid that it runs as, by default the caller's. `limits` hold for all in it. `extra`
+    is one of the project whose packages it needs, too.
     """
 
     argv: tuple[str, ...]
@@ -76,6 +77,7 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: tuple[int, int] = field(default_factory=lambda: (os.getuid(), os.getgid()))
     limits: ContainerLimits = NO_LIMITS
+    extra: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ def run_job(
     engine's troubles, also when it did not give the devices it was asked for, CrashError when the container
     ended before the job did, and DiskLimitError when the job wrote more than it may.
     """
-    bundle = volumes.compiler_volume(engine, image.reference, image.python_version, index=index)
+    bundle = volumes.compiler_volume(
+        engine, image.reference, image.python_version, extra=job.extra, index=index
+    )
     cache = volumes.cache_volume(engine, job.owner[0])
     token = secrets.token_hex(16)
     with _container(engine, image, job, bundle, cache, token) as (name, streams):

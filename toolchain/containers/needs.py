@@ -58,6 +58,10 @@ class Need:
     archs: tuple[str, ...] = ()
 
 
+TUNE = "tune search"
+"""The command that searches, in its group."""
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a job gets: options, what must be usable inside then, architectures found, words to the user.
@@ -86,6 +90,8 @@ def needs_of(
         needs = tuple(_needs_of_compile(given, catalog))
     elif command == "view":
         needs = tuple(_needs_of_view(given, catalog))
+    elif command == TUNE:
+        needs = tuple(_needs_of_tune(given, catalog))
     else:
         needs = tuple(_needs_of_library(given, catalog))
     if not needs:
@@ -124,6 +130,20 @@ def _needs_of_compile(given: Mapping[str, Any], catalog: RecipeCatalog) -> Itera
         wants_device="binary" in row.compile_asks,
         archs=archs or (() if wants_arch else row.default_archs),
     )
+
+
+def _needs_of_tune(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
+    """What a compile needs, and the accelerator that candidates are measured on."""
+    needs = tuple(_needs_of_compile(given, catalog))
+    target = given.get("target")
+    if target is None or given.get("plan"):
+        return needs
+    row = find_target(str(target), catalog).row
+    vendor = _vendor(row.vendor)
+    if vendor is None:
+        return ()
+    wants_arch = any(one.wants_arch for one in needs)
+    return (Need(vendor, f"a search for {row.target} measures kernels", wants_arch=wants_arch),)
 
 
 def _uses(*, arch: bool, binary: bool) -> str:
@@ -209,7 +229,7 @@ def _give(need: Need, inventory: Inventory, engine: EngineFacts, caller: Caller,
     if not need.required and not inventory.of(need.vendor):
         return Given()
     devices = chosen_devices(inventory, need.vendor, wishes.numbers)
-    archs = _archs(devices, wishes) if need.wants_arch else ()
+    archs = _archs(devices, wishes) if need.wants_arch and devices else ()
     if not need.wants_device or (need.archs and not {one.arch for one in devices} & set(need.archs)):
         return Given(archs=archs)
     lacks = find_lacks(inventory, need.vendor, engine, caller, devices)

@@ -42,9 +42,12 @@ _LAYOUT = "2"
 _LEFT_OUT = ("__pycache__", "data")
 
 
-def pinned_packages(python: str) -> Path:
-    """The requirements file with hashes for a Python version such as `3.11`; raises BadInputError."""
-    directory = data_directory("recipes") / "python-packages"
+def pinned_packages(python: str, extra: str = "") -> Path:
+    """The requirements file with hashes for a Python version such as `3.11`; raises BadInputError.
+
+    extra: that of what an extra of the project needs besides.
+    """
+    directory = data_directory("recipes") / "python-packages" / extra
     path = directory / f"{python}.txt"
     if not path.is_file():
         known = ", ".join(sorted(one.stem for one in directory.glob("*.txt")))
@@ -56,19 +59,23 @@ def pinned_packages(python: str) -> Path:
     return path
 
 
-def bundle_key(python: str) -> str:
-    """64 hex digits of everything that `write_bundle` writes for this Python."""
+def _pins(python: str, extra: str) -> tuple[Path, ...]:
+    return (pinned_packages(python), *((pinned_packages(python, extra),) if extra else ()))
+
+
+def bundle_key(python: str, extra: str = "") -> str:
+    """64 hex digits of everything that `write_bundle` writes for this Python and extra."""
     files = [f"{name} {sha256_file(path)}" for name, path in _sources()]
-    return content_key(_LAYOUT, sha256_file(pinned_packages(python)), *files)
+    return content_key(_LAYOUT, *map(sha256_file, _pins(python, extra)), *files)
 
 
-def write_bundle(python: str, stream: BinaryIO, *, index: str | None = None) -> None:
+def write_bundle(python: str, stream: BinaryIO, *, extra: str = "", index: str | None = None) -> None:
     """Write the tar: `packages/` is a site-packages folder, `source/` holds compiler and toolchain.
 
     Owned by root, readable by all, without times: the same inputs give the same bytes. `index` is a site's
     package index. Raises HostError when a wheel cannot be fetched.
     """
-    wheels = fetch_wheels(python, index=index)
+    wheels = [one for pins in _pins(python, extra) for one in fetch_wheels(python, pins, index=index)]
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in _sources():
             _add(archive, f"source/{name}", path.read_bytes())
@@ -79,9 +86,11 @@ def write_bundle(python: str, stream: BinaryIO, *, index: str | None = None) -> 
                         _add(archive, f"packages/{place}", content.read(entry))
 
 
-def fetch_wheels(python: str, *, index: str | None = None) -> tuple[Path, ...]:
-    """The pinned wheels, from the cache or by pip; raises HostError when pip is missing or cannot fetch."""
-    pins = pinned_packages(python)
+def fetch_wheels(python: str, pins: Path, *, index: str | None = None) -> tuple[Path, ...]:
+    """The wheels of a file of pins, from the cache or by pip.
+
+    Raises HostError when pip is missing or cannot fetch.
+    """
     allowed = frozenset(_HASH.findall(pins.read_text()))
     store = load_settings().cache_dir / "wheels" / sha256_file(pins)
     kept = tuple(sorted(path for path in store.glob("*.whl") if sha256_file(path) in allowed))

@@ -24,7 +24,7 @@ from toolchain.containers import host_probe
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.host_probe import engine_facts
 from toolchain.containers.job import Done, Job, job_options, run_job
-from toolchain.containers.needs import Given, Need, archs_of, give, needs_of
+from toolchain.containers.needs import TUNE, Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
 from toolchain.containers.request import ContainerLimits, RunPlace, Word
 from toolchain.containers.volumes import cache_name, compiler_name
@@ -120,6 +120,7 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
             devices=devices.options,
             present=devices.present,
             limits=place.limits,
+            extra=_extra_of(call),
         )
         with progress_bar(f"{command} in {image.reference}"):
             said: deque[str] = deque(maxlen=LAST_LINES)
@@ -213,7 +214,7 @@ def _explain(
     job = Job(tuple(call.argv), devices=devices.options, present=devices.present, limits=limits)
     compiler = "tk-compiler"
     if engine is not None and is_built:
-        compiler = compiler_name(probe_image(engine, reference).python_version)
+        compiler = compiler_name(probe_image(engine, reference).python_version, _extra_of(call))
     options = job_options(job, compiler, cache_name(job.owner[0]))
     if not is_built:
         console.warn(f"{reference} is not built yet")
@@ -264,6 +265,11 @@ def _is_reference(image: str) -> bool:
     return "/" in image or ":" in image
 
 
+def _extra_of(call: Call) -> str:
+    """The extra of the project that a call needs the packages of."""
+    return "tune" if " ".join(call.argv[:2]) == TUNE else ""
+
+
 def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The default of `-o` is in the caller's folder, so the container must be told."""
     file = given.get("model", given.get("file"))
@@ -271,6 +277,8 @@ def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return dict(given)
     if command == "compile":
         return {**given, "output": Path(file.stem + options.suffix_of(given.get("emit", "library")))}
+    if command == TUNE and not given.get("plan"):
+        return {**given, "output": Path(f"{file.stem}.so")}
     if command == "view" and not given.get("json"):
         return {**given, "output": Path(f"{file.stem}.html")}
     return dict(given)

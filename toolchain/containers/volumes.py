@@ -22,9 +22,9 @@ _KEPT = 3
 """Compilers that stay: a team's machine may serve several versions of `tk`."""
 
 
-def compiler_name(python: str) -> str:
+def compiler_name(python: str, extra: str = "") -> str:
     """Name of the volume with the bundled compiler for this Python, by its content."""
-    return f"tk-compiler-{packages.bundle_key(python)[:16]}"
+    return f"tk-compiler-{packages.bundle_key(python, extra)[:16]}"
 
 
 def cache_name(uid: int) -> str:
@@ -32,15 +32,17 @@ def cache_name(uid: int) -> str:
     return f"tk-cache-{uid}"
 
 
-def compiler_volume(engine: Engine, image: str, python: str, *, index: str | None = None) -> str:
+def compiler_volume(
+    engine: Engine, image: str, python: str, *, extra: str = "", index: str | None = None
+) -> str:
     """Name of the volume with the bundled compiler for this Python, filled when it is not there yet.
 
     The name carries the content's key, and the last file written is a mark: a volume whose filling was cut
     off is filled again. `image` is any image of the engine: a container of it lends its mount, nothing is
-    run. Raises HostError.
+    run. `extra`: with the packages of an extra of the project. Raises HostError.
     """
-    key = packages.bundle_key(python)
-    name = compiler_name(python)
+    key = packages.bundle_key(python, extra)
+    name = compiler_name(python, extra)
     with engine.guard(f"make the volume {name}"):
         engine.api.create_volume(name, labels={labels.VOLUME: "compiler"})
     mount = {"Type": "volume", "Source": name, "Target": BUNDLE}
@@ -48,7 +50,7 @@ def compiler_volume(engine: Engine, image: str, python: str, *, index: str | Non
         if engine.read_in(container, f"{BUNDLE}/{_COMPLETE}") == key.encode():
             return name
         with private_stream("tk-compiler") as stream:
-            packages.write_bundle(python, stream, index=index)
+            packages.write_bundle(python, stream, extra=extra, index=index)
             stream.seek(0)
             with engine.guard(f"fill the volume {name}"):
                 engine.api.put_archive(container, BUNDLE, iter(lambda: stream.read(_CHUNK_BYTES), b""))

@@ -55,6 +55,7 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "w.bin").write_bytes(b"\0" * 8)
     write_model(tmp_path / "m.onnx", external="data/w.bin")
+    assert call_of("tune search", {"threads": 2}, WORDS).argv[:2] == ["tune", "search"], "of a group"
     call = call_of("compile", {"model": tmp_path / "m.onnx"}, WORDS)
     assert call.inputs["0/data/w.bin"] == tmp_path / "data" / "w.bin"
 

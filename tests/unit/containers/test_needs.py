@@ -16,7 +16,7 @@ from tests.support.fake_engine import FakeEngine
 from toolchain.containers import place
 from toolchain.containers.host_probe import engine_facts, to_lines
 from toolchain.containers.job import Job, job_options
-from toolchain.containers.needs import Given, give, needs_of
+from toolchain.containers.needs import TUNE, Given, give, needs_of
 from toolchain.containers.place import image_of_target, run_placed
 from toolchain.containers.request import Asked, ContainerLimits, RunPlace, Word
 from toolchain.devices.detect import Inventory, detect
@@ -68,7 +68,7 @@ def given(catalog: RecipeCatalog, blank: Path, tmp_path: Path) -> Find:
         asked: Asked | None = None,
     ) -> Given:
         said = asked or Asked()
-        own = {"target": target} if command == "compile" else {}
+        own = {"target": target} if command in ("compile", TUNE) else {}
         if command in RUNNING:
             own = {"library": library_for(target, blank, tmp_path / "model.so")}
         needs = needs_of(command, {**own, **(values or {})}, said, catalog)
@@ -125,6 +125,17 @@ def test_running_commands_need_the_same(given: Find) -> None:
     assert given("run", "rocm-amd", "amd-mi50") == given("verify", "rocm-amd", "amd-mi50")
     assert given("run", "rocm-amd", "amd-mi50") == given("bench", "rocm-amd", "amd-mi50")
     assert given("run", "rocm-amd", "amd-mi50").options
+
+
+def test_a_search_needs_the_device_that_it_measures_on(given: Find) -> None:
+    """Where a compile can do without, or has no use for one."""
+    measured = given(TUNE, "cuda-nvidia", "nvidia-v100")
+    assert measured.options == given("run", "cuda-nvidia", "nvidia-v100").options != ()
+    assert given(TUNE, "cuda-nvidia", "none", values={"plan": True}) == Given()
+    assert given(TUNE, "cpu", "none") == Given()
+    with pytest.raises(HostError) as caught:
+        given(TUNE, "cuda-nvidia", "none")
+    assert caught.value.where == "a search for cuda-nvidia measures kernels"
 
 
 def test_host_cores_are_no_device(given: Find) -> None:

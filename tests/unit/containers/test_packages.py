@@ -24,7 +24,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr("../outside.py", "z = 3\n")
     pins = tmp_path / "3.11.txt"
     pins.write_text(f"thing==1 --hash=sha256:{sha256_file(made)}\n")
-    monkeypatch.setattr(packages, "pinned_packages", lambda _python: pins)
+    monkeypatch.setattr(packages, "pinned_packages", lambda _python, _extra="": pins)
     store = packages.load_settings().cache_dir / "wheels" / sha256_file(pins)
     store.mkdir(parents=True, exist_ok=True)
     return made.rename(store / made.name)
@@ -52,7 +52,7 @@ def test_a_damaged_wheel_in_the_cache_is_not_used(wheel: Path, monkeypatch: pyte
     wheel.write_bytes(wheel.read_bytes() + b"!")
     monkeypatch.setattr(packages.sys, "executable", "/nonexistent/python")
     with pytest.raises(HostError):
-        packages.fetch_wheels("3.11")
+        packages.fetch_wheels("3.11", packages.pinned_packages("3.11"))
 
 
 def test_the_key_follows_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -69,6 +69,16 @@ def test_every_package_is_pinned_by_a_digest(python: str) -> None:
     lines = [line for line in packages.pinned_packages(python).read_text().splitlines() if line[0] != "#"]
     assert {line.partition("==")[0] for line in lines} >= {"numpy", "onnx", "onnxruntime", "typer"}
     assert all(packages._HASH.search(line) for line in lines)
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_what_a_search_needs_is_pinned_besides(python: str) -> None:
+    """Its packages, which are larger than all others together, go to searches only."""
+    text = packages.pinned_packages(python, "tune").read_text()
+    lines = [line for line in text.splitlines() if line[0] != "#"]
+    assert {line.partition("==")[0] for line in lines} == {"scipy", "sqlalchemy", "xgboost-cpu"}
+    assert all(packages._HASH.search(line) for line in lines)
+    assert packages.bundle_key(python, "tune") != packages.bundle_key(python)
 
 
 def test_another_python_is_refused() -> None:

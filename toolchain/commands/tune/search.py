@@ -177,6 +177,10 @@ def search_command(
     if plan:
         _plan(request, as_json=json)
         return
+    if report is not None:
+        from toolchain.charts import require_matplotlib
+
+        require_matplotlib()
     with options.naming_the_command("tune", model), _watching(request, report) as watcher:
         found = compiler.tune_model(request, watching=(watcher,), progress=watcher.progress)
         watcher.finish(found)
