@@ -194,28 +194,29 @@ def open_graph(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -
     if not bed.on_gpu:
         raise NotRun("graphs are of a GPU")
     network, tensors = _network(model, inputs, bed, case, channels_last=case.precision != "f32")
-    torch, result = bed.torch, None
+    torch, graph = bed.torch, bed.torch.cuda.CUDAGraph()
     for _ in range(3):
         network(*tensors)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = network(*tensors)
 
-    def outputs() -> Outputs:
+    def replay(_: object = (network, tensors)) -> None:  # what the graph reads lives as long as it does
         graph.replay()
+
+    def outputs() -> Outputs:
+        replay()
         torch.cuda.synchronize()
         return {key: _fetched(value) for key, value in result.items()}
 
-    return Engine("graph", graph.replay, outputs)
+    return Engine("graph", replay, outputs)
 
 
 def open_compile(model: Path, inputs: Mapping[str, Array], bed: Bed, case: Case) -> Engine:
     """torch.compile with everything that makes it fast: search among kernels, and CUDA graphs."""
-    network, tensors = _network(model, inputs, bed, case)
+    (network, tensors), torch = _network(model, inputs, bed, case), bed.torch
     from torch_network import search_by_threads
 
-    torch = bed.torch
     torch._inductor.config.freezing = True  # noqa: SLF001 - weights are constants, as in a library of ours
     search_by_threads()
     torch._dynamo.reset()  # noqa: SLF001 - the documented way to compile anew with other settings
@@ -354,8 +355,8 @@ def measure(
 
 
 def _reason(error: Exception) -> str:
-    text = str(error) if isinstance(error, NotRun) else f"{type(error).__name__}: {error}"
-    return text.replace("\n", "; ")[:500]
+    name = "" if isinstance(error, NotRun) else f"{type(error).__name__}: "
+    return f"{name}{error}".replace("\n", "; ")[:500]
 
 
 # ---------------------------------------------------------------- the table
