@@ -1,12 +1,13 @@
 """Everything that needs a GPU, in one command: networks verified and timed, sanitizers, the peers beside.
 
     python benchmarks/gpu.py [--target cuda-nvidia] [--jobs mnist resnet50+f16 ...] [--minutes 10]
-        [--stages verify time peers sanitize]
+        [--stages verify time conform peers sanitize]
 
 A job is a network of the zoo with a precision, f32 where none is named. The plan is made for machines that
 are lent for minutes, the most valuable first: all jobs are compiled and verified at once on all processors;
 then, on a quiet machine, those that were right are timed one by one, each kernel beside what its machine code
-predicts; then come the peers of gpu_peers.py, which takes finer options, and compute-sanitizer. What would
+predicts; then come ONNX's own cases, the peers of gpu_peers.py, which takes finer options, and
+compute-sanitizer. What would
 begin behind the time given is listed as not run. Files are written as results come in, and what they hold of
 the same state of the project is not done again. Without a GPU of the target it says `not run`, with the
 reason, and ends: nothing is counted as passed. `--plan` prints what would be done here, with minutes for
@@ -30,13 +31,14 @@ from typing import Any
 
 from gpu_kernels import together
 from gpu_peers import ENGINES, NETWORKS, TARGETS, Case, cases_of, measure_all
-from support import WORK, machine, markdown_table, model_path, save
+from support import ROOT, WORK, machine, markdown_table, model_path, save
 
 import compiler
+from compiler import run
 from compiler.verify.inputs import read_feeds
 from toolchain import zoo
 
-STAGES = ("verify", "time", "peers", "sanitize")
+STAGES = ("verify", "time", "conform", "peers", "sanitize")
 FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder", "bert-base")
 """Networks that are worth every precision, and come first."""
 PRECISIONS = ("f32", "tf32", "f16")
@@ -47,6 +49,8 @@ _VERIFY_SECONDS, _TIME_SECONDS = 40.0, 2.0
 _SANITIZE_SECONDS = 12.0
 _PEER_SECONDS = {"tk": 15.0, "eager": 5.0, "graph": 15.0, "compile": 120.0, "onnxruntime": 10.0}
 """Guesses: a run with a sanitizer; to make an engine of a case. torch.compile: by its parts."""
+_CONFORM_SECONDS = 1500.0
+"""Of one processor, for all of ONNX's cases: a guess."""
 _SHARE = 0.55
 """Of the time given, what compiling and verifying may take where more stages follow."""
 
@@ -360,6 +364,21 @@ def sanitize_all(plan: Plan, _record: Record) -> None:
     save("gpu-sanitizers", {"lines": lines}, markdown_table(["network", "tool", "found"], lines))
 
 
+def conform_all(plan: Plan, _record: Record) -> None:
+    """ONNX's own cases on the device; what has an outcome of this state of the project is not run again."""
+    if plan.left < 10:
+        print("not run: ONNX's cases: no time was left")
+        return
+    argv = [sys.executable, "-W", "ignore", "-m", "tests.conformance", plan.target, "--quiet"]
+    try:
+        done = run(argv, cwd=ROOT, timeout=plan.left)
+    except compiler.TkError as error:
+        print(f"not run to their end: ONNX's cases: {error}")
+        return
+    last = (done.stdout.strip() or done.stderr.strip() or "nothing was said").splitlines()[-1]
+    print(f"ONNX's cases: {last}", flush=True)
+
+
 def peer_device(target: str) -> str | None:
     """What gpu_peers.py calls the device of a target; None where it knows none."""
     name = target.partition(":")[0]
@@ -393,6 +412,7 @@ def foreseen(
     known = {
         "verify": (f"{len(jobs)} jobs, {at_once} at once", _VERIFY_SECONDS * -(-len(jobs) // at_once)),
         "time": (f"{len(jobs)} jobs, one by one", (_TIME_SECONDS + seconds) * len(jobs)),
+        "conform": (f"ONNX's cases, {at_once + 1} at once", _CONFORM_SECONDS / (at_once + 1)),
         "peers": (f"{len(cases)} cases of {len(ENGINES)} engines", engine * len(cases)),
         "sanitize": (f"{len(SANITIZED)} jobs, {len(SANITIZERS)} tools", _SANITIZE_SECONDS * runs),
     }
@@ -400,7 +420,13 @@ def foreseen(
     return markdown_table(["stage", "what", "minutes, about"], rows)
 
 
-_RUN = {"verify": verify_all, "time": time_all, "peers": peers_all, "sanitize": sanitize_all}
+_RUN = {
+    "verify": verify_all,
+    "time": time_all,
+    "conform": conform_all,
+    "peers": peers_all,
+    "sanitize": sanitize_all,
+}
 
 
 def default_jobs() -> list[str]:

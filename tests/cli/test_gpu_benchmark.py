@@ -245,6 +245,7 @@ def test_a_plan_is_foreseen_without_a_gpu() -> None:
         "time",
         "verify",
         "peers",
+        "conform",
         "--seconds",
         "1",
     ]
@@ -253,9 +254,30 @@ def test_a_plan_is_foreseen_without_a_gpu() -> None:
         env=environment({}), capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in done.stdout.splitlines()[2:]]
-    assert [row[0] for row in rows] == ["verify", "time", "peers"]
+    assert [row[0] for row in rows] == ["verify", "time", "conform", "peers"]
     assert rows[1] == ["time", "2 jobs, one by one", "0.1"]
-    assert rows[2][1] == "18 cases of 5 engines"
+    assert rows[3][1] == "18 cases of 5 engines"
+
+
+def test_onnx_cases_of_a_plan(
+    plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """As `just conformance TARGET` runs them; what ends them early is said."""
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], **_: Any) -> Any:
+        asked.append(argv)
+        return SimpleNamespace(stdout="cuda: 3 passed\n", stderr="")
+
+    monkeypatch.setattr(plan, "run", run)
+    for left in (0, 60):
+        found = plan.Plan("cpu:host", (), ("conform",), time.monotonic() + left, 0.05, tmp_path)
+        plan.conform_all(found, plan.Record("cpu", "here", {}))
+    assert capsys.readouterr().out.splitlines() == [
+        "not run: ONNX's cases: no time was left",
+        "ONNX's cases: cuda: 3 passed",
+    ]
+    assert [argv[3:] for argv in asked] == [["-m", "tests.conformance", "cpu:host", "--quiet"]]
 
 
 def test_peers_of_a_plan(plan: Any) -> None:
@@ -293,7 +315,7 @@ def test_an_unknown_network_of_the_plan() -> None:
     ("measured", "constants", "least_tau"), [("OF_THREADS", "ON_THREADS", 0.8), ("OF_UNITS", "ON_UNITS", 0.7)]
 )
 def test_estimates_agree_with_what_was_measured(measured: str, constants: str, least_tau: float) -> None:
-    """Of 423 and 137 tiles on an H100: which of two takes longer, and how long."""
+    """Of 423 and 440 tiles on an H100: which of two takes longer, and how long."""
     fit = import_module("gpu_fit")
     facts = fit.get_target("cuda", "sm_90").facts
     mean, square, every, inside = fit.judged(
