@@ -40,7 +40,7 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import buffers_read, buffers_written
-from compiler.loops.simplify import renamed, simplify, substitute
+from compiler.loops.simplify import Simplifier, renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.few_rows import forms_of_few_rows
 from compiler.lower.inner_ends import InnerEnd, inner_ends
@@ -140,18 +140,17 @@ class ResultEnds:
 
         Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
         """
-        ended = self.ended
+        ended, first_of = self.ended, _least if self.launches else _first
         blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
         writers = [item for item in blocks if any(region.buffer in ended for region in item.writes)]
         if not writers or _is_read_elsewhere(blocks, self.func, ended):
             return []
-        inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
         places = [dict(self._places(block)) for block in writers]
         return [
             (first, end)
             for index, end in places[0].items()
-            if (whole := _spelled_out(index, loop.body)) is not None
-            and loop.var.name in variables(first := simplify(substitute(whole, inner)))
+            if (first := first_of(index, loop)) is not None
+            and loop.var.name in variables(first)
             and all(other.get(index) == end for other in places)
         ]
 
@@ -226,12 +225,28 @@ def _grows(place: Expr) -> bool:
     return isinstance(place, Var) or (number is not None and number >= 0)
 
 
-def _spelled_out(place: Expr, body: Stmt) -> Expr | None:
-    """A place by the variables of loops, without what a body defines; None if it may shrink with them."""
-    whole = place
-    for item in reversed([one for one in statements(body) if isinstance(one, Let)]):
-        whole = substitute(whole, {item.var.name: item.value})
-    return whole if whole is place or _grows(whole) else None
+def _first(place: Expr, loop: For) -> Expr:
+    """The place of the first iterations inside of a loop."""
+    inner = {one.var.name: const(0) for one in statements(loop.body) if isinstance(one, For)}
+    return simplify(substitute(place, inner))
+
+
+def _least(place: Expr, loop: For) -> Expr | None:
+    """The least of the places that an iteration of a loop is about, by that loop and those around it.
+
+    It is that of the first iterations inside, unless places begin again there; None where it is not known.
+    """
+    inside = list(statements(loop.body))
+    for item in reversed([one for one in inside if isinstance(one, Let)]):
+        place = substitute(place, {item.var.name: item.value})
+    loops = [one for one in inside if isinstance(one, For)]
+    inner = {one.var.name for one in loops}
+    known = Simplifier({one.var.name: (0, (int_of(one.extent) or 1) - 1) for one in (loop, *loops)})
+    place = known.simplify(place)
+    again = (item for item in place.walk() if isinstance(item, Binary) and item.op == "floormod")
+    if not _grows(place) or any(inner & variables(item.a) for item in again):
+        return None
+    return _first(place, loop)
 
 
 def _is_read_elsewhere(blocks: Sequence[Block], func: Func, ended: Collection[Buffer]) -> bool:

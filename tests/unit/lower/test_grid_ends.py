@@ -130,3 +130,21 @@ def test_chunks_end_where_their_sum_does() -> None:
 def test_chunks_of_which_all_may_be_read_are_whole(read: str) -> None:
     made = grid_ends(parse_func(CHUNKS.replace("READ", read)), FACTS)
     assert ends(made) == [(1, 8, 0, 1, 1)]
+
+
+ROWS_OF_24 = """
+func f(x: f32[4,24]) -> (y: f32[4,24]) {symbols = ((1, 24,),), extents = ((1, AXIS, 0, 1, 1,),)}
+  for b in 0..3 bound(blockIdx.x)
+    for t in 0..32 bound(threadIdx.x)
+      let n: i64 = b * 32 + t
+      block y(h: spatial 4 = n // 24, v: spatial 24 = n % 24)
+        reads x[h,v]
+        writes y[h,v]
+        y[h,v] = x[h,v]
+"""
+
+
+def test_blocks_in_which_places_begin_again_are_whole() -> None:
+    """The second block begins with place 8 of the second row, and has the first places of the third one."""
+    assert ends(grid_ends(parse_func(ROWS_OF_24.replace("AXIS", "0")), FACTS)) == [(1, 1, 0, 1, 1)]
+    assert ends(grid_ends(parse_func(ROWS_OF_24.replace("AXIS", "1")), FACTS)) == []
