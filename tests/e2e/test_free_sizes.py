@@ -23,6 +23,7 @@ Tk = Callable[..., Result]
 SIZES = {
     "attention": [{"B": b, "S": n} for b, n in ((1, 3), (2, 64), (1, 17), (3, 1), (2, 33))],
     "windows": [{"N": n, "H": h, "W": w} for n, h, w in ((1, 6, 9), (2, 31, 33), (1, 40, 7), (1, 12, 12))],
+    "long sums": [{"S": n} for n in (1, 24, 17, 1, 3)],
     "cache": [{"past": p, "steps": n} for p, n in ((0, 4), (4, 1), (5, 1), (40, 24))],
 }
 

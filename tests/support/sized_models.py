@@ -96,6 +96,13 @@ def attention(batch: str | int = "B", width: int = 32, heads: int = 4) -> onnx.M
 
 SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "attention": attention,
+    # On devices chunks of a sum, which a launch of their own adds up.
+    "long sums": lambda: model(
+        [node("MatMul", ["x", "w"], ["a"]), node("Sigmoid", ["a"], ["y"])],
+        {"x": (1, "S", 2048)},
+        ("y",),
+        w=some(2048, 64),
+    ),
     # Borders of windows read what is beyond, and a mean divides by a count; the batch is free, too.
     "windows": lambda: model(
         [
