@@ -369,14 +369,15 @@ def conform_all(plan: Plan, _record: Record) -> None:
     if plan.left < 10:
         print("not run: ONNX's cases: no time was left")
         return
-    argv = [sys.executable, "-W", "ignore", "-m", "tests.conformance", plan.target, "--quiet"]
+    argv = [sys.executable, "-W", "ignore", "-m", "tests.conformance", plan.target]
     try:
         done = run(argv, cwd=ROOT, timeout=plan.left)
     except compiler.TkError as error:
         print(f"not run to their end: ONNX's cases: {error}")
         return
+    (WORK / "gpu-conformance.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
     last = (done.stdout.strip() or done.stderr.strip() or "nothing was said").splitlines()[-1]
-    print(f"ONNX's cases: {last}", flush=True)
+    print(f"ONNX's cases: {last}; what did not pass: {WORK / 'gpu-conformance.txt'}", flush=True)
 
 
 def peer_device(target: str) -> str | None:

@@ -61,8 +61,8 @@ def torch_network(path: Path, *, half: bool = False) -> torch.fx.GraphModule:
 def search_by_threads() -> None:
     """Let `torch.compile` compile the candidates of its search in threads of this process.
 
-    Processes are the default, but the search does not find what they leave (PyTorch 2.11): it compiles each
-    candidate again, one after the other, 7 to 30 seconds for a product in place of one.
+    Processes are the default. With them a search timed its candidates for 7 to 30 seconds a product, with
+    threads for one (PyTorch 2.11): as if what the processes compiled were compiled again, one by one.
     """
     from torch._inductor.async_compile import AsyncCompile
 

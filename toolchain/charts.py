@@ -6,6 +6,7 @@ and as classes that `chart_styles` describes, so that a page or a browser shows 
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 import re
@@ -162,11 +163,8 @@ def _variables(scheme: int) -> str:
 
 def require_matplotlib() -> None:
     """Raise HostError where charts could not be drawn, before what they would show takes time."""
-    try:
-        import matplotlib as mpl  # noqa: F401 - whether it is there
-    except ImportError as error:
-        hint = "pip install 'tk-toolchain[report]'; in an image, --with-pip matplotlib"
-        raise HostError("matplotlib is not installed", hint=hint) from error
+    if importlib.util.find_spec("matplotlib") is None:
+        raise HostError("matplotlib is not installed", hint="pip install 'tk-toolchain[report]'")
 
 
 @contextmanager

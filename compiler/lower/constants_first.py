@@ -44,7 +44,7 @@ def constants_first(func: Func, facts: TargetFacts) -> Func:
 
 
 def _ordered(item: Seq) -> Stmt | None:
-    """Statements with each run of copies ordered, where a loop follows that goes on with them."""
+    """Statements with each run of copies ordered; None where all stay."""
     runs = [(copies, list(some)) for copies, some in groupby(item.stmts, _only_copies)]
     done = [one for copies, some in runs for one in (_constants_first(some) if copies else some)]
     return None if done == list(item.stmts) else seq(*done)
@@ -55,8 +55,8 @@ def _constants_first(run: Sequence[Stmt]) -> list[Stmt]:
     if len(ends) < 2:  # one group: what goes on in a loop
         return list(run)
     movable = ends[min(_PARTS, len(ends)) - 1]
-    first = [one for one in run[:movable] if _of_constants(one)]
-    return [*first, *(one for n, one in enumerate(run) if n >= movable or one not in first)]
+    first = [n for n in range(movable) if _of_constants(run[n])]
+    return [run[n] for n in (*first, *(n for n in range(len(run)) if n not in first))]
 
 
 def _only_copies(item: Stmt) -> bool:

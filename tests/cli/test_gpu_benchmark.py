@@ -267,17 +267,19 @@ def test_onnx_cases_of_a_plan(
 
     def run(argv: list[str], **_: Any) -> Any:
         asked.append(argv)
-        return SimpleNamespace(stdout="cuda: 3 passed\n", stderr="")
+        return SimpleNamespace(stdout="failed a: b\ncuda: 3 passed\n", stderr="")
 
     monkeypatch.setattr(plan, "run", run)
+    monkeypatch.setattr(plan, "WORK", tmp_path)
     for left in (0, 60):
         found = plan.Plan("cpu:host", (), ("conform",), time.monotonic() + left, 0.05, tmp_path)
         plan.conform_all(found, plan.Record("cpu", "here", {}))
     assert capsys.readouterr().out.splitlines() == [
         "not run: ONNX's cases: no time was left",
-        "ONNX's cases: cuda: 3 passed",
+        f"ONNX's cases: cuda: 3 passed; what did not pass: {tmp_path / 'gpu-conformance.txt'}",
     ]
-    assert [argv[3:] for argv in asked] == [["-m", "tests.conformance", "cpu:host", "--quiet"]]
+    assert [argv[3:] for argv in asked] == [["-m", "tests.conformance", "cpu:host"]]
+    assert "failed a: b" in (tmp_path / "gpu-conformance.txt").read_text()
 
 
 def test_peers_of_a_plan(plan: Any) -> None:

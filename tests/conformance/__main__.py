@@ -40,7 +40,7 @@ def main() -> int:
     options = _options()
     cases = [case for case in all_cases() if _wanted(case, options)]
     bad = 0
-    for target in () if options.stored else options.targets:
+    for target in () if options.stored else map(_for_the_device, options.targets):
         bad += _run_target(target, cases, options)
     if options.write or options.stored:
         by_target = {target: Outcomes.of(target, ROOT).read() for target in options.targets}
@@ -78,8 +78,13 @@ def _wanted(case: OnnxCase, options: argparse.Namespace) -> bool:
 def _place(text: str) -> Place:
     text, _, device = text.partition("@")
     target, _, arch = text.partition(":")
-    here = None if device else compiler.arch_here(target)
-    return Place(target, arch or here, device or None)
+    return Place(target, arch or None, device or None)
+
+
+def _for_the_device(target: str) -> str:
+    """With the architecture of the device here, where neither that nor a device is named."""
+    arch = None if ":" in target or "@" in target else compiler.arch_here(target)
+    return f"{target}:{arch}" if arch else target
 
 
 def _run_target(target: str, cases: Sequence[OnnxCase], options: argparse.Namespace) -> int:

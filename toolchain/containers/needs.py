@@ -135,15 +135,21 @@ def _needs_of_compile(given: Mapping[str, Any], catalog: RecipeCatalog) -> Itera
 def _needs_of_tune(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
     """What a compile needs, and the accelerator that candidates are measured on."""
     needs = tuple(_needs_of_compile(given, catalog))
-    target = given.get("target")
-    if target is None or given.get("plan"):
+    if given.get("plan"):
         return needs
+    wants_arch = any(one.wants_arch for one in needs)
+    return (replace(one, wants_arch=wants_arch) for one in _measuring("a search", given, catalog))
+
+
+def _measuring(what: str, given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
+    """The accelerator of a target, whose kernels are measured; nothing for the host's cores."""
+    target = given.get("target")
+    if target is None:
+        return
     row = find_target(str(target), catalog).row
     vendor = _vendor(row.vendor)
-    if vendor is None:
-        return ()
-    wants_arch = any(one.wants_arch for one in needs)
-    return (Need(vendor, f"a search for {row.target} measures kernels", wants_arch=wants_arch),)
+    if vendor is not None:
+        yield Need(vendor, f"{what} for {row.target} measures kernels")
 
 
 def _uses(*, arch: bool, binary: bool) -> str:
@@ -162,11 +168,7 @@ def _needs_of_view(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable
     measured = given.get("profile", True) and given.get("device") not in _ON_HOST_CORES
     if not measured:
         return () if is_library else needs
-    target = given.get("target")
-    if not needs and target is not None:
-        row = find_target(str(target), catalog).row
-        vendor = _vendor(row.vendor)
-        needs = () if vendor is None else (Need(vendor, f"a view for {row.target} measures kernels"),)
+    needs = needs or tuple(_measuring("a view", given, catalog))
     return tuple(replace(one, required=False, wants_device=True) for one in needs)
 
 
