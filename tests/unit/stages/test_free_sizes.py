@@ -20,6 +20,7 @@ from compiler.stages.job import CompileJob
 from tests.support.sized_models import SIZED, feeds, model, node, some
 
 SIZES = {
+    "long sums": [{"S": n} for n in (1, 7, 24)],
     "attention": [{"B": 1, "S": n} for n in (1, 2, 7, 40)],
     "windows": [{"N": 1, "H": h, "W": w} for h, w in ((6, 9), (13, 13), (30, 7))],
     "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
