@@ -1,7 +1,7 @@
 """Times of candidates, kept: each one is built and timed once, on one thread, whoever asks for it.
 
-What counts is the thread's own time, of which one in ten of many runs takes less: others use the machine, too,
-and the clock of a shared host at times says less than the processor can do.
+What counts is the thread's own time, of which one in ten of many runs takes less: others use the machine,
+too, and the clock of a shared host at times says less than the processor can do.
 """
 
 from __future__ import annotations

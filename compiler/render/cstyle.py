@@ -220,8 +220,16 @@ class FunctionPrinter(Expressions):
         self.values[item.var.name] = var
         if any(isinstance(part, For) and part.kind is ForKind.UNROLLED for part in item.body.walk()):
             self.writer.line(self.words.rolled)
-        with self.writer.braces(f"for ({self.words.index} {var} = 0; {var} < {extent}; ++{var}) ", var):
+        self.enter_loop(item, var)
+        with self.writer.braces(lambda: self.loop_head(item, var, extent), var):
             self.stmt(item.body)
+
+    def enter_loop(self, item: For, var: str) -> None:
+        """A loop begins whose variable is `var`: nothing to do."""
+
+    def loop_head(self, _item: For, var: str, extent: str) -> str:
+        """The head of a loop, once its body is written."""
+        return f"for ({self.words.index} {var} = 0; {var} < {extent}; ++{var}) "
 
     def _parallel(self, item: For) -> None:
         parts = self.kernel_parts

@@ -174,7 +174,7 @@ class Expressions:
         if expr.op == "pow":
             return f"{self.words.math('pow')}({self(expr.a)}, {self(expr.b)})"
         if expr.op in ("floordiv", "floormod"):
-            return self._floor(expr)
+            return self.divided(expr)
         if kind.is_int and expr.op in ("div", "truncdiv", "truncmod") and not _divides_safely(expr.b):
             name = "truncmod" if expr.op == "truncmod" else "truncdiv"
             return f"{self.words.typed(name, kind)}({self(expr.a)}, {self(expr.b)})"
@@ -189,8 +189,8 @@ class Expressions:
                     return f"{self.words.math('relu')}({self(value)})"
         return f"{self.words.typed(expr.op, expr.dtype)}({self(expr.a)}, {self(expr.b)})"
 
-    def _floor(self, expr: Binary) -> str:
-        """C rounds to zero, which is the floor where both sides are known to be positive."""
+    def divided(self, expr: Binary) -> str:
+        """A floordiv or floormod: C rounds to zero, the floor where both sides are known to be positive."""
         low, divisor = self._interval(expr.a)[0], self._interval(expr.b)[0]
         if low is not None and divisor is not None and low >= 0 and divisor > 0:
             return f"({self(expr.a)} {'/' if expr.op == 'floordiv' else '%'} {self(expr.b)})"

@@ -6,7 +6,7 @@ A load that occurs more than once between two stores is given a name where it oc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -70,12 +70,14 @@ class Writer:
         self.lines[scope.start :] = [*declarations, *body]
 
     @contextmanager
-    def braces(self, head: str, *variables: str) -> Iterator[None]:
-        """A scope in braces behind a head, for what is written meanwhile."""
-        self.line(f"{head}{{")
+    def braces(self, head: str | Callable[[], str], *variables: str) -> Iterator[None]:
+        """A scope in braces behind a head, or what gives it in the end, for what is written meanwhile."""
+        place = len(self.lines)
+        self.line("")
         self.open(*variables)
         yield
         self.close()
+        self.lines[place] += f"{head if isinstance(head, str) else head()}{{"
         self.line("}")
 
     def pointer(self, base: str, offset: str, used: set[str], kind: str) -> str:

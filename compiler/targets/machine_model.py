@@ -143,7 +143,9 @@ def _executed(
     for number, count in sorted(way.counts.items()):
         body = function.blocks[number].instructions
         counts.update({str(unit): count * many for unit, many in unit_counts(body).items()})
-        moved += count * sum(one.lane_bytes for one in body if one.unit is Unit.GLOBAL)
+        moved += sum(
+            (count - way.idle.get(id(one), 0)) * one.lane_bytes for one in body if one.unit is Unit.GLOBAL
+        )
     subgroups = math.ceil(launch.threads / card.lanes) * launch.blocks
     return dict(counts), moved * min(card.lanes, launch.threads) * subgroups
 

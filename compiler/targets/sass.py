@@ -199,6 +199,8 @@ _WIDE = re.compile(r"^U?IMAD\.WIDE\b")
 _SHIFTS = re.compile(r"^U?SHF\.R\b")
 _NUMBER = re.compile(r"^-?0x[0-9a-f]+$")
 _LEAST_MAGIC = 1 << 24
+_SIGN_BITS = 31
+"""Shifted so far, a product leaves its sign: the upper half of an offset."""
 _RECIPROCAL = re.compile(r"^I2F\b.*\.RP\b")
 
 
@@ -242,7 +244,8 @@ def _shifted(
     """The number of the multiplication whose product is shifted so that it is a quotient."""
     for name in one.uses:
         place, factors = products.get(name, (0, ()))
-        if any(is_magic(factor, bits) for factor in factors for bits in _numbers(one, known)):
+        shifts = [bits for bits in _numbers(one, known) if bits < _SIGN_BITS]
+        if any(is_magic(factor, bits) for factor in factors for bits in shifts):
             return place
     return None
 

@@ -8,6 +8,7 @@ and the way is no longer certain.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -40,11 +41,13 @@ class Way:
     """How often each block is executed, by number; certain: no condition on the way was unknown.
 
     passes: through shared memory, of instructions (their text) whose places are known, at their first visits.
+    idle: how often an access of global memory (its identity) finds no lane for which its guard holds.
     """
 
     counts: Mapping[int, int]
     certain: bool
     passes: Mapping[str, int]
+    idle: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class _Plan:
     """A block: what it does as a whole, what of it branches depend on, what is unknown afterwards."""
 
     whole: tuple[tuple[MachineInstruction, Step], ...]
-    needed: tuple[Step, ...]
+    needed: tuple[tuple[MachineInstruction, Step], ...]
     lost: tuple[str, ...]
     last: MachineInstruction
     taken: Get
@@ -67,30 +70,34 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
         for one in block.instructions
         if one.unit is Unit.SHARED
     }
+    guards = {
+        id(one): meaning.taken(one) for block in function.blocks for one in block.instructions if _guard(one)
+    }
     values: Values = dict(start)
     counts: Counter[int] = Counter()
+    idle: Counter[int] = Counter()
     passes: dict[str, int] = {}
     certain, number = True, 0
     back = {(number, loop.head) for loop in function.loops for number in loop.blocks}
     for _ in range(_MOST_BLOCKS):
         plan = plans[number]
-        if counts[number] < _WHOLE_VISITS:
-            for one, step in plan.whole:
-                if one.unit is Unit.SHARED and one.text not in passes:
-                    found = _passes(one, address[one.text](values), meaning)
-                    passes |= {one.text: found} if found is not None else {}
-                values.update(step(values))
-        else:
-            for step in plan.needed:
-                values.update(step(values))
+        first = counts[number] < _WHOLE_VISITS
+        for one, step in plan.whole if first else plan.needed:
+            if first and one.unit is Unit.SHARED and one.text not in passes:
+                found = _passes(one, address[one.text](values), meaning)
+                passes |= {one.text: found} if found is not None else {}
+            if id(one) in guards and any_lane(guards[id(one)](values)) is False:
+                idle[id(one)] += 1
+            values.update(step(values))
+        if not first:
             values.update(dict.fromkeys(plan.lost))
         counts[number] += 1
         after, sure = _after(function, number, plan, values, back, counts[number])
         certain = certain and sure
         if after is None:
-            return Way(dict(counts), certain, passes)
+            return Way(dict(counts), certain, passes, dict(idle))
         number = after
-    return Way(dict(counts), certain=False, passes=passes)
+    return Way(dict(counts), certain=False, passes=passes, idle=dict(idle))
 
 
 def _passes(one: MachineInstruction, addresses: Value, meaning: Meaning) -> int | None:
@@ -139,7 +146,7 @@ def _plans(function: MachineFunction, meaning: Meaning) -> list[_Plan]:
     plans = []
     for block in function.blocks:
         steps = tuple((one, meaning.step(one)) for one in block.instructions)
-        kept = tuple(step for one, step in steps if needed.intersection(one.defines))
+        kept = tuple((one, step) for one, step in steps if needed.intersection(one.defines) or _guard(one))
         lost = {name for one in block.instructions for name in one.defines} - needed
         last = block.instructions[-1]
         plans.append(_Plan(steps, kept, tuple(sorted(lost)), last, meaning.taken(last)))
@@ -147,9 +154,10 @@ def _plans(function: MachineFunction, meaning: Meaning) -> list[_Plan]:
 
 
 def _needed(function: MachineFunction) -> frozenset[str]:
-    """Registers that branches depend on, whoever writes them."""
+    """Registers that branches and guards of accesses depend on, whoever writes them."""
     every_one = [one for block in function.blocks for one in block.instructions]
     found = {name for one in every_one if one.flow is Flow.BRANCH for name in one.uses}
+    found |= {guard for one in every_one if (guard := _guard(one))}
     while True:
         more = {
             name
@@ -162,6 +170,13 @@ def _needed(function: MachineFunction) -> frozenset[str]:
         found |= more
 
 
+def _guard(one: MachineInstruction) -> str:
+    """The predicate by which lanes take part in an access of global memory; empty where all of them do."""
+    found = _GUARD.match(one.text) if one.unit is Unit.GLOBAL else None
+    return found[1] if found else ""
+
+
+_GUARD = re.compile(r"@!?(U?P\d+)\b")
 _NO_INTEGERS = frozenset(
     {Unit.FMA, Unit.F64, Unit.MATRIX, Unit.GLOBAL, Unit.SHARED, Unit.SHUFFLE, Unit.CONSTANT}
 )

@@ -180,11 +180,21 @@ TK_INLINE uint32_t tk_narrow_f8e4m3(float x) { return tk_narrow<tk_format_f8e4m3
 TK_INLINE float tk_widen_f8e5m2(uint32_t code) { return tk_widen<tk_format_f8e5m2>(code); }
 TK_INLINE uint32_t tk_narrow_f8e5m2(float x) { return tk_narrow<tk_format_f8e5m2>(x); }
 
-/* To the nearest, ties away from zero, as cvt.rna.tf32.f32 does. */
+/* To the nearest, ties away from zero; to even from sm_90 on, where that is one instruction and the other four. */
 TK_INLINE float tk_widen_tf32(uint32_t code) { return tk_f32_of_bits(code); }
 TK_INLINE uint32_t tk_narrow_tf32(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t bits;
+#if __CUDA_ARCH__ >= 900
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#else
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
+    return bits;
+#else
     const uint32_t bits = tk_bitcast<uint32_t>(x);
     return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+#endif
 }
 
 #define TK_DECLARE_NARROW(name, storage)                                                      \

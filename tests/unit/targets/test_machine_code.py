@@ -111,6 +111,7 @@ def test_an_instruction_has_unit_bytes_and_registers() -> None:
         (("UIMAD UR7, UR7, 0xcccd, URZ", "USHF.R.U32.HI UR7, URZ, 0x12, UR7"), 1),
         (("UIMAD UR7, UR7, 0xc40, URZ", "USHF.R.U32.HI UR7, URZ, 0x2, UR7"), 0),
         (("IMAD.WIDE.U32 R2, R3, 0x31000, R4",), 0),
+        (("IMAD R14, R38, 0xc000, RZ", "SHF.R.S32.HI R24, RZ, 0x1f, R14"), 0),
         (("I2F.U32.RP R0, R6", "IMAD.HI.U32 R3, R3, R7, R2", "IMAD.HI.U32 R3, R3, R4, RZ"), 1),
     ],
 )

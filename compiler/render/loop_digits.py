@@ -1,0 +1,122 @@
+"""Digits of a loop's number that are carried along, where every iteration would divide.
+
+    for (int i0 = 0, m0 = 5; i0 < 8; m0 = m0 == 5 ? 0 : m0 + 1, ++i0) { ... part m0 of 6 ... }
+
+Parts of shared memory that take turns are numbered by remainders of the round. Where there are six of them,
+a remainder is five instructions or more in front of all that lies there; carried along, it is three that
+nothing waits for. Powers of two are masks and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from compiler.loops.ir import Binary, Const, For, Var
+from compiler.loops.linear import divisor, is_division
+from compiler.loops.simplify import Simplifier
+from compiler.render.cstyle import FunctionPrinter, KernelPrinter
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """(variable + first) // times % size, or the whole quotient where size is 0."""
+
+    var: str
+    first: int
+    times: int
+    size: int
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it takes shifts and masks only."""
+        return all(number & (number - 1) == 0 for number in (self.times, self.size))
+
+    @property
+    def begin(self) -> int:
+        """Its value where the variable is 0."""
+        whole = self.first // self.times
+        return whole % self.size if self.size else whole
+
+
+def digit_of(expr: Binary, known: Simplifier) -> Digit | None:
+    """What a floordiv or floormod says of one variable that is not negative; None of anything else."""
+    if not isinstance(expr.b, Const):
+        return None
+    total, size = known.linear(expr.a), divisor(expr)
+    if list(total.terms.values()) != [1] or total.constant < 0 or size < 1:
+        return None
+    (atom,) = total.terms
+    if isinstance(atom, Var):
+        times, size = (size, 0) if expr.op == "floordiv" else (1, size)
+        return Digit(atom.name, total.constant, times, size)
+    inner = digit_of(atom, known) if expr.op == "floormod" and is_division(atom, "floordiv") else None
+    return inner and replace(inner, first=inner.first + total.constant * inner.times, size=size)
+
+
+@dataclass(slots=True)
+class LoopDigits:
+    """The digits that one loop carries: `var` is its variable as text, `fresh` makes names.
+
+    higher, lowest: what is done between two iterations; the former look at the latter.
+    """
+
+    var: str
+    fresh: Callable[[str], str]
+    names: dict[Digit, str] = field(default_factory=dict)
+    higher: list[str] = field(default_factory=list)
+    lowest: list[str] = field(default_factory=list)
+
+    def name(self, digit: Digit) -> str:
+        """The variable that holds a digit."""
+        if digit not in self.names:
+            turn = self._turns(digit)
+            name = self.names[digit] = self.fresh("m")
+            following = f"{name} == {digit.size - 1} ? 0 : {name} + 1" if digit.size else f"{name} + 1"
+            step = f"{name} = {turn} ? ({following}) : {name}" if turn else f"{name} = {following}"
+            (self.higher if turn else self.lowest).append(step)
+        return self.names[digit]
+
+    def _turns(self, digit: Digit) -> str:
+        """Whether a digit is another one in the next iteration; empty where it always is."""
+        if digit.times == 1:
+            return ""
+        low = Digit(digit.var, digit.first % digit.times, 1, digit.times)
+        text = f"({self.var} + {low.first}) % {low.size}" if low.is_cheap else self.name(low)
+        return f"{text} == {low.size - 1}"
+
+    @property
+    def begins(self) -> str:
+        """What stands behind the loop's variable where it begins."""
+        return "".join(f", {name} = {digit.begin}" for digit, name in self.names.items())
+
+    @property
+    def steps(self) -> str:
+        """What stands in front of its next value."""
+        return "".join(f"{step}, " for step in (*self.higher, *self.lowest))
+
+
+class DigitPrinter(FunctionPrinter):
+    """Prints a function whose loops carry digits; not for processors, whose compilers make vectors of loops."""
+
+    def __init__(self, kernel: KernelPrinter, *, carries: bool) -> None:
+        super().__init__(kernel, in_body=True)
+        self._carries = carries
+        self._digits: dict[str, LoopDigits] = {}
+
+    def loop_head(self, item: For, var: str, extent: str) -> str:
+        """The head of a loop, once its body is written."""
+        own = self._digits.pop(item.var.name)
+        begins, steps = f"{self.words.index} {var} = 0{own.begins}", f"{own.steps}++{var}"
+        return f"for ({begins}; {var} < {extent}; {steps}) "
+
+    def enter_loop(self, item: For, var: str) -> None:
+        """A loop begins: its variable has its name."""
+        self._digits[item.var.name] = LoopDigits(var, self.writer.fresh)
+
+    def divided(self, expr: Binary) -> str:
+        """A division; a name where a loop carries it."""
+        digit = digit_of(expr, self.sim) if self._carries else None
+        if digit is None or digit.is_cheap or digit.var not in self._digits:
+            return super().divided(expr)
+        return self._digits[digit.var].name(digit)
