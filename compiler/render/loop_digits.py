@@ -97,7 +97,7 @@ class LoopDigits:
 
 
 class DigitPrinter(FunctionPrinter):
-    """Prints a function whose loops carry digits; not for processors, whose compilers make vectors of loops."""
+    """Prints a function whose loops carry digits, but for processors, whose compilers make vectors."""
 
     def __init__(self, kernel: KernelPrinter, *, carries: bool) -> None:
         super().__init__(kernel, in_body=True)
