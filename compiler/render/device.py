@@ -53,7 +53,7 @@ from compiler.loops.matrix_units import UNITS
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
 from compiler.render.host import PlanDim, PlanGridEnd
-from compiler.render.loop_digits import DigitPrinter
+from compiler.render.loop_indices import IndexPrinter
 from compiler.render.matrix_loads import LANES, row_loads
 from compiler.render.matrix_text import check_tile
 from compiler.render.resident import buffer_bytes, resident_blocks
@@ -132,7 +132,7 @@ def _is_grid(nest: Stmt) -> bool:
     return isinstance(nest, For) and nest.kind is ForKind.PARALLEL
 
 
-class _LaunchPrinter(DigitPrinter):
+class _LaunchPrinter(IndexPrinter):
     """Prints one device function."""
 
     def __init__(self, kernel: KernelPrinter, facts: TargetFacts) -> None:

@@ -71,10 +71,12 @@ class Expressions:
         if not terms:
             return base, str(offset)
         if any(isinstance(part, Load) for part in index.walk()):
-            return base, _sum_text(terms, offset)
-        held = {self.values[part.name] for part in index.walk() if isinstance(part, Var)}
-        names = {value for value in held if isinstance(value, str)}
-        return self.writer.pointer(base, _sum_text(terms), names, self.pointer_type(buffer)), str(offset)
+            return base, sum_text(terms, offset)
+        return self.based(base, terms, self.pointer_type(buffer)), str(offset)
+
+    def based(self, base: str, terms: dict[str, int], kind: str) -> str:
+        """The pointer to so many elements behind a base."""
+        return self.writer.pointer(base, sum_text(terms), kind)
 
     def pointer_type(self, buffer: Buffer) -> str:
         """`const float *`, without const where the function writes to the buffer."""
@@ -147,7 +149,7 @@ class Expressions:
         """The text of a value; composite texts are in parentheses or are calls."""
         if expr.dtype == INDEX and isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
             terms, offset = self._sum(expr)
-            return f"({_sum_text(terms, offset)})" if terms else self.literal(offset, INDEX)
+            return f"({sum_text(terms, offset)})" if terms else self.literal(offset, INDEX)
         rule = self._EXPRESSIONS.get(type(expr))
         if rule is None:
             raise InternalError(f"cannot print {type(expr).__name__}")
@@ -399,7 +401,7 @@ class Expressions:
         if mask.a.stride != const(1) or not isinstance(mask.b, Broadcast):
             return None
         terms, offset = self._sum(mask.b.value - mask.a.base)
-        return _sum_text(terms, offset) if terms else offset
+        return sum_text(terms, offset) if terms else offset
 
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""
@@ -469,7 +471,8 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, Const) and expr.value == 0
 
 
-def _sum_text(terms: dict[str, int], offset: int = 0) -> str:
+def sum_text(terms: dict[str, int], offset: int = 0) -> str:
+    """A sum of texts with their factors and a number."""
     parts: list[str] = []
     for text, factor in terms.items():
         size = abs(factor)

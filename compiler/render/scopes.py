@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _TOKEN = re.compile(r"\x01(\d+)\x02")
+_VARIABLE = re.compile(r"\b[a-z]+\d+s?\b")
 
 
 @dataclass(slots=True)
@@ -47,6 +48,12 @@ class Writer:
         self._counts[letter] = count + 1
         return f"{letter}{count}"
 
+    def fresh_beside(self, letter: str, variable: str) -> str:
+        """The same, for what is declared together with a variable of a scope that is open."""
+        name = self.fresh(letter)
+        next(scope for scope in self.scopes if variable in scope.variables).variables.add(name)
+        return name
+
     def line(self, text: str, place: int | None = None) -> None:
         """One line in the current scope, at its end or before the line that is number `place` by now."""
         self.lines.insert(len(self.lines) if place is None else place, f"{self.scopes[-1].indent}{text}")
@@ -80,19 +87,23 @@ class Writer:
         self.lines[place] += f"{head if isinstance(head, str) else head()}{{"
         self.line("}")
 
-    def pointer(self, base: str, offset: str, used: set[str], kind: str) -> str:
+    def depth(self, text: str) -> int:
+        """The number of the outermost scope that knows all variables of a text, else of the innermost."""
+        missing = set(_VARIABLE.findall(text))
+        for number, scope in enumerate(self.scopes):
+            missing -= scope.variables
+            if not missing:
+                return number
+        return len(self.scopes) - 1
+
+    def pointer(self, base: str, offset: str, kind: str) -> str:
         """The pointer base + offset, declared in the outermost scope that knows the variables used."""
         for scope in self.scopes:
             if name := scope.pointers.get((base, offset)):
                 return name
-        missing = {*used, base}
-        for scope in self.scopes:
-            missing -= scope.variables
-            if not missing:
-                break
-        else:
-            scope = self.scopes[-1]
+        scope = self.scopes[self.depth(f"{base} {offset}")]
         name = self.fresh("p")
+        scope.variables.add(name)
         scope.pointers[base, offset] = name
         scope.declarations.append(f"{kind} {name} = {base} + {offset};")
         return name

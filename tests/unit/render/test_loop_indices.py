@@ -1,4 +1,4 @@
-"""Digits of a loop's number that go along with it: they are what a division gives, and divide nothing."""
+"""Indices of loops: digits are what a division gives and divide nothing; pointers are one number behind others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.loops.ir import Binary, Expr, Var
 from compiler.loops.simplify import Simplifier
 from compiler.loops.text import parse_func
 from compiler.render.device import render_launches
-from compiler.render.loop_digits import Digit, digit_of
+from compiler.render.loop_indices import Digit, digit_of
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets import get_target
 from tests.support.emulation import Emulated
@@ -76,6 +76,21 @@ def test_others_are_divided(expr: Expr) -> None:
     assert isinstance(expr, Binary)
     assert expr.dtype == INDEX
     assert digit_of(expr, Simplifier({"r": (0, 9), "s": (1, 9)})) is None
+
+
+@pytest.mark.parametrize(
+    ("index", "pointer"),
+    [
+        ("t * 8 + r % 3 * 2 + r * 6", "p0 + (uint32_t)(m0 * 2 + i2 * 6)"),
+        ("t * 8 + (22 - r) * 2", "p0 + -i2 * 2"),
+    ],
+)
+def test_pointers_are_one_number_behind_one_from_outside(index: str, pointer: str) -> None:
+    kernel = KERNEL.replace("0..1 bound(threadIdx.x)", "0..8 bound(threadIdx.x)").replace("COUNT", "512")
+    func = parse_func(kernel.replace("ROUNDS", str(ROUNDS)).replace("STORES", f"        y[{index}] = i64(r)"))
+    text = render_launches(func, 0, CUDA, SM_70).text
+    assert "p0 = b1 + i1 * 8;" in text
+    assert f"p1 = {pointer};" in text
 
 
 def test_the_loop_divides_nothing() -> None:

@@ -1,14 +1,15 @@
-"""Digits of a loop's number that are carried along, where every iteration would divide.
+"""Places in memory that move with a loop: what every iteration computes in front of its accesses.
 
-    for (int i0 = 0, m0 = 5; i0 < 8; m0 = m0 == 5 ? 0 : m0 + 1, ++i0) { ... part m0 of 6 ... }
+    for (int i0 = 0, m0 = 5; i0 < 8; m0 = m0 == 5 ? 0 : m0 + 1, ++i0) {
+      float * p1 = p0 + (uint32_t)(m0 * 1152);                           part m0 of 6, which take turns
 
-Parts of shared memory that take turns are numbered by remainders of the round. Where there are six of them,
-a remainder is five instructions or more in front of all that lies there; carried along, it is three that
-nothing waits for. Powers of two are masks and stay as they are.
+Digits of the loop's number are carried along, as a remainder of division by six is five instructions or more;
+powers of two are masks and stay as they are. Pointers are one number behind one from outside of the loop.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,10 @@ from compiler.loops.ir import Binary, Const, For, Var
 from compiler.loops.linear import divisor, is_division
 from compiler.loops.simplify import Simplifier
 from compiler.render.cstyle import FunctionPrinter, KernelPrinter
+from compiler.render.expressions import sum_text
+
+_COUNTS = re.compile(r"(?:[im]\d+|\d+|[ ()+*/%])*$")
+"""Sums, products and quotients of loops' variables and numbers: none of them is negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class LoopDigits:
     """
 
     var: str
-    fresh: Callable[[str], str]
+    fresh: Callable[[], str]
     names: dict[Digit, str] = field(default_factory=dict)
     higher: list[str] = field(default_factory=list)
     lowest: list[str] = field(default_factory=list)
@@ -71,7 +76,7 @@ class LoopDigits:
         """The variable that holds a digit."""
         if digit not in self.names:
             turn = self._turns(digit)
-            name = self.names[digit] = self.fresh("m")
+            name = self.names[digit] = self.fresh()
             following = f"{name} == {digit.size - 1} ? 0 : {name} + 1" if digit.size else f"{name} + 1"
             step = f"{name} = {turn} ? ({following}) : {name}" if turn else f"{name} = {following}"
             (self.higher if turn else self.lowest).append(step)
@@ -96,8 +101,8 @@ class LoopDigits:
         return "".join(f"{step}, " for step in (*self.higher, *self.lowest))
 
 
-class DigitPrinter(FunctionPrinter):
-    """Prints a function whose loops carry digits, but for processors, whose compilers make vectors."""
+class IndexPrinter(FunctionPrinter):
+    """Prints a function with such loops; `carries`: not for processors, whose compilers make vectors of them."""
 
     def __init__(self, kernel: KernelPrinter, *, carries: bool) -> None:
         super().__init__(kernel, in_body=True)
@@ -112,7 +117,22 @@ class DigitPrinter(FunctionPrinter):
 
     def enter_loop(self, item: For, var: str) -> None:
         """A loop begins: its variable has its name."""
-        self._digits[item.var.name] = LoopDigits(var, self.writer.fresh)
+        self._digits[item.var.name] = LoopDigits(var, lambda: self.writer.fresh_beside("m", var))
+
+    def based(self, base: str, terms: dict[str, int], kind: str) -> str:
+        """The pointer to so many elements behind a base: loops add what is their own to one from outside.
+
+        As one number without a sign, where that is known: else each part becomes 64 bits wide by itself.
+        """
+        depths = {text: self.writer.depth(text) for text in terms} if self._carries else {}
+        own = {text: terms[text] for text, depth in depths.items() if depth > min(depths.values())}
+        if not own:
+            return super().based(base, terms, kind)
+        outer = super().based(base, {text: n for text, n in terms.items() if text not in own}, kind)
+        offset = sum_text(own)
+        if _COUNTS.match(offset):
+            offset = f"({self.words.memory['u32']})({offset})"
+        return self.writer.pointer(outer, offset, kind)
 
     def divided(self, expr: Binary) -> str:
         """A division; a name where a loop carries it."""
