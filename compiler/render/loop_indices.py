@@ -102,7 +102,7 @@ class LoopDigits:
 
 
 class IndexPrinter(FunctionPrinter):
-    """Prints a function with such loops; `carries`: not for processors, whose compilers make vectors of them."""
+    """Prints a function with such loops, but for processors, whose compilers make vectors of them."""
 
     def __init__(self, kernel: KernelPrinter, *, carries: bool) -> None:
         super().__init__(kernel, in_body=True)

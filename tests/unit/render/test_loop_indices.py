@@ -1,4 +1,4 @@
-"""Indices of loops: digits are what a division gives and divide nothing; pointers are one number behind others."""
+"""Indices of loops: digits are what a division gives and divide nothing; pointers stand on ones from outside."""
 
 from __future__ import annotations
 
