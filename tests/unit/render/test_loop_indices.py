@@ -1,4 +1,4 @@
-"""Indices of loops: digits are what a division gives and divide nothing; pointers stand on ones from outside."""
+"""Indices of loops: digits are what a division gives, and divide nothing; pointers stand on others."""
 
 from __future__ import annotations
 
