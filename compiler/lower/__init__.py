@@ -55,7 +55,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("leave_in_place", lambda func, _: leave_in_place(func)),
     ("limit_loops", lambda func, facts: grid_ends(func, facts) if facts.launches else limit_loops(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
-    ("split_fused", lambda func, _: split_fused(func)),
+    ("split_fused", split_fused),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("place_shared", lambda func, _: place_shared(func)),

@@ -44,6 +44,7 @@ from compiler.lower.split_fused import split_fused
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.schedule.schedule import Schedule
 from tests.support.flat_loops import V4, body_of, count, func, stripped
+from tests.support.gpu import SM_70
 from tests.support.programs import matmul, softmax
 
 # ---------------------------------------------------------------- place_allocations
@@ -215,17 +216,25 @@ for i in 0..4
 
 def test_fused_loop_is_taken_apart() -> None:
     before = func("for f in 0..64\n  y[f % 4 * 16 + f // 4] = x[f]")
-    after = body_of(split_fused(before))
+    after = body_of(split_fused(before, V4))
     assert "//" not in after
     assert "%" not in after
     assert after.count("for ") == 2
 
 
+def test_a_pipeline_on_a_gpu_stays_whole() -> None:
+    ahead = func("for f in 0..60\n  y[f % 6] = x[(f + 5) % 6]")
+    assert split_fused(ahead, SM_70) is ahead
+    assert split_fused(ahead, V4) is not ahead
+    by_masks = func("for f in 0..60\n  y[f % 6] = x[(f + 3) % 4]")
+    assert split_fused(by_masks, SM_70) is not by_masks
+
+
 def test_parallel_loop_keeps_enough_iterations() -> None:
     few = func("for f in 0..64 parallel\n  y[f % 4 * 16 + f // 4] = x[f]")
-    assert split_fused(few) is few
+    assert split_fused(few, V4) is few
     many = func("for f in 0..1024 parallel\n  y[f % 4 * 256 + f // 4] = x[f]", "x: f32[1024]", "y: f32[1024]")
-    assert "for f_o in 0..256 parallel" in body_of(split_fused(many))
+    assert "for f_o in 0..256 parallel" in body_of(split_fused(many, V4))
 
 
 def test_one_level_of_parallel_loops() -> None:
