@@ -122,7 +122,8 @@ class IndexPrinter(FunctionPrinter):
     def based(self, base: str, terms: dict[str, int], kind: str) -> str:
         """The pointer to so many elements behind a base: loops add what is their own to one from outside.
 
-        As one number without a sign, where that is known: else each part becomes 64 bits wide by itself.
+        As one number without a sign, where that is known: else each part becomes 64 bits wide by itself. Not
+        where indices are of 64 bits.
         """
         depths = {text: self.writer.depth(text) for text in terms} if self._carries else {}
         own = {text: terms[text] for text, depth in depths.items() if depth > min(depths.values())}
@@ -130,7 +131,7 @@ class IndexPrinter(FunctionPrinter):
             return super().based(base, terms, kind)
         outer = super().based(base, {text: n for text, n in terms.items() if text not in own}, kind)
         offset = sum_text(own)
-        if _COUNTS.match(offset):
+        if _COUNTS.match(offset) and self.words.index == "int":
             offset = f"({self.words.memory['u32']})({offset})"
         return self.writer.pointer(outer, offset, kind)
 

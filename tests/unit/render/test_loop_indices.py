@@ -93,6 +93,13 @@ def test_pointers_are_one_number_behind_one_from_outside(index: str, pointer: st
     assert f"p1 = {pointer};" in text
 
 
+def test_places_beyond_31_bits_keep_their_width() -> None:
+    stores = "        y[t + r * 200000000] = i64(r)"
+    func = parse_func(KERNEL.replace("COUNT", "5000000000").replace("ROUNDS", "23").replace("STORES", stores))
+    text = render_launches(func, 0, CUDA, SM_70).text
+    assert "int64_t * p0 = b1 + i2 * 200000000;" in text
+
+
 def test_the_loop_divides_nothing() -> None:
     text = printed(["(r + 5) % 6", "(r + 1) // 2 % 3"], SM_70)
     assert "for (int i2 = 0, m0 = 5, m1 = 0; i2 < 23; " in text
