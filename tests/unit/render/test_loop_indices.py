@@ -95,9 +95,12 @@ def test_pointers_are_one_number_behind_one_from_outside(index: str, pointer: st
 
 def test_places_beyond_31_bits_keep_their_width() -> None:
     stores = "        y[t + r * 200000000] = i64(r)"
-    func = parse_func(KERNEL.replace("COUNT", "5000000000").replace("ROUNDS", "23").replace("STORES", stores))
+    kernel = KERNEL.replace("0..1 bound(threadIdx.x)", "0..8 bound(threadIdx.x)").replace(
+        "COUNT", "5000000000"
+    )
+    func = parse_func(kernel.replace("ROUNDS", "23").replace("STORES", stores))
     text = render_launches(func, 0, CUDA, SM_70).text
-    assert "int64_t * p0 = b1 + i2 * 200000000;" in text
+    assert "int64_t * p1 = p0 + i2 * 200000000;" in text
 
 
 def test_the_loop_divides_nothing() -> None:
