@@ -118,6 +118,11 @@ def divisor(atom: Binary) -> int:
     return int(atom.b.value)
 
 
+def is_masked(number: int) -> bool:
+    """Whether a division by a number is shifts and masks: it is a power of two, or 0 for none."""
+    return number & (number - 1) == 0
+
+
 def operands(expr: Expr, op: str) -> Iterable[Expr]:
     """The operands of nested `and`s or `or`s, in order."""
     if isinstance(expr, Binary) and expr.op == op:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, For, ForKind, Func, Stmt, Var, binary, const
-from compiler.loops.linear import divisor, is_division
+from compiler.loops.linear import divisor, is_division, is_masked
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import simplify_stmt, substitute
@@ -66,7 +66,7 @@ def _divisors(loop: For) -> set[int]:
 def _runs_ahead(loop: For) -> bool:
     """Whether the variable and a number together are divided by something that is no power of two."""
     shifted = (item for item in _divisions(loop) if _is_shifted(item.a, loop.var))
-    return any(divisor(item) & (divisor(item) - 1) for item in shifted)
+    return not all(is_masked(divisor(item)) for item in shifted)
 
 
 def _is_shifted(value: Expr, var: Var) -> bool:

@@ -1,4 +1,4 @@
-"""Places in memory that move with a loop: what every iteration computes in front of its accesses.
+"""Places in memory that move with a loop: strength reduction of what is derived from its variable.
 
     for (int i0 = 0, m0 = 5; i0 < 8; m0 = m0 == 5 ? 0 : m0 + 1, ++i0) {
       float * p1 = p0 + (uint32_t)(m0 * 1152);                           part m0 of 6, which take turns
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from compiler.loops.ir import Binary, Const, For, Var
-from compiler.loops.linear import divisor, is_division
+from compiler.loops.linear import divisor, is_division, is_masked
 from compiler.loops.simplify import Simplifier
 from compiler.render.cstyle import FunctionPrinter, KernelPrinter
 from compiler.render.expressions import sum_text
@@ -35,7 +35,7 @@ class Digit:
     @property
     def is_cheap(self) -> bool:
         """Whether it takes shifts and masks only."""
-        return all(number & (number - 1) == 0 for number in (self.times, self.size))
+        return is_masked(self.times) and is_masked(self.size)
 
     @property
     def begin(self) -> int:
