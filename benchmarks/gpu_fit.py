@@ -65,7 +65,7 @@ def _point(row: Sequence[Any]) -> Point:
     unit = UNITS[row[0]] if isinstance(row[0], str) else None
     *sizes, a, b, c, d, depth, stages, copied, chunks, time = row if unit is None else row[1:]
     batch, rows, columns, inner, steps, lanes, plain, *gathered = sizes
-    problem = GemmProblem(batch, rows, columns, inner, steps, lanes, bool(plain), any(gathered))
+    problem = GemmProblem(batch, rows, columns, inner, steps, lanes, bool(plain), sum(gathered))
     own = (a, b, c, d, depth, stages, copied)
     tile = ThreadTile(*own) if unit is None else MatrixTile(unit, *own)
     return Point(problem, tile, max(time - _LAUNCH - (_SECOND if chunks > 1 else 0.0), 0.4))

@@ -33,7 +33,7 @@ def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: BlockTile, l
         size = extent_of(schedule.loop(own).extent)
         wide = math.gcd(lanes, size)
         along = min(tile.threads, size // wide)
-        deep = min(tile.threads // along, tile.depth)
+        deep = _deep(tile.threads // along, tile.depth)
         rounds, own_thread, vector = schedule.split(own, (None, along, wide))
         steps, step_thread = schedule.split(step, (-(-tile.depth // deep), deep))
         schedule.reorder(step_thread, own_thread, steps, rounds, vector)
@@ -42,6 +42,16 @@ def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: BlockTile, l
             schedule.unroll(loop)
         if wide > 1:
             schedule.vectorize(vector)
+
+
+def _deep(most: int, depth: int) -> int:
+    """Rows that threads take side by side: all that they can, but of a window whole lines of equal length.
+
+    A guard would leave it to the last threads to divide and find that there is no such row.
+    """
+    if depth & (depth - 1) == 0:
+        return min(most, depth)
+    return max(n for n in range(1, min(most, depth) + 1) if depth % n == 0)
 
 
 def fetch_transposed(

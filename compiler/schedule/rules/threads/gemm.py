@@ -50,7 +50,14 @@ from compiler.schedule.rules.threads.fetch import (
     is_plain,
 )
 from compiler.schedule.rules.threads.rows import take_result
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, StagedTile, ThreadTile, thread_tiles
+from compiler.schedule.rules.threads.tile import (
+    MOST_GATHERED,
+    BlockTile,
+    GemmProblem,
+    StagedTile,
+    ThreadTile,
+    thread_tiles,
+)
 from compiler.schedule.schedule import Schedule
 
 _LEAST = 4
@@ -64,6 +71,9 @@ _GROUPS = (2, 4, 8)
 
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
+
+_RATHER_MORE = 2.5
+"""Times as many where else the steps of a window, an odd number, would be few: a jump waits for operands."""
 
 
 def _number(parts: Sequence[Part]) -> Expr:
@@ -137,7 +147,7 @@ class ImplicitGemm:
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
             min(4, self.wide(self.s.site(last))),
-            gathered=self.gathered,
+            window=_window(self.inner),
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
         )
@@ -375,13 +385,26 @@ def _steps_written_out(tile: ThreadTile) -> int:
     LLVM moves products that stand alone behind those stores, and keeps all of their factors until there.
     """
     most = tile.depth if tile.stages == 1 or tile.copied else max(1, tile.depth // 2)
-    return min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
+    fit = min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
+    if tile.depth % fit == 0:
+        return fit
+    return max(n for n in _divisors(tile.depth) if n <= min(most, _RATHER_MORE * fit))
 
 
 def _steps_that_fit(tile: ThreadTile) -> list[int]:
     """Numbers of steps that may be written out."""
     most = 4 * _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)
-    return [n for n in (1, 2, 4, 8, 16, 32) if tile.depth % n == 0 and n <= most]
+    return [n for n in _divisors(tile.depth) if n <= most]
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _window(parts: Sequence[Part]) -> int:
+    """Of several axes that number terms together, the terms along the last ones, as many as may be staged."""
+    ends = [extent_of_parts(parts[n:]) for n in range(1, len(parts))]
+    return next((size for size in ends if size <= MOST_GATHERED), max(ends, default=0))
 
 
 def is_narrow(block: Site) -> bool:

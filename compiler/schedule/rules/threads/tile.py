@@ -68,6 +68,12 @@ _WIDENED = 1.9
 _WHOLE = 5
 """Weight of the largest size beside others that runs may have: it takes about what it takes alone."""
 
+_DEPTHS = (4, 8, 16, 32)
+"""Terms that are staged together."""
+
+MOST_GATHERED = 64
+"""The most of them where they are whole windows."""
+
 _NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
@@ -86,8 +92,9 @@ class GemmProblem:
 
     lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
-    holds, or a constant where a condition does not hold. gathered: several axes number the terms that are
-    staged together, so that each element's place takes divisions. narrow: the factors are floats of 16 bits.
+    holds, or a constant where a condition does not hold. window: where several axes number the terms that are
+    staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
+    bits.
     smaller: independent ones, rows and columns of runs that have a part only.
     """
 
@@ -98,9 +105,14 @@ class GemmProblem:
     steps: int
     lanes: int
     plain: bool = False
-    gathered: bool = False
+    window: int = 0
     narrow: bool = False
     smaller: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def gathered(self) -> bool:
+        """Whether each term has a place of its own."""
+        return self.window > 0
 
     def sizes(self) -> list[GemmProblem]:
         """The problem, and those of runs that have a part of it only."""
@@ -196,7 +208,7 @@ def thread_tiles(
     sizes = problem.sizes()
     return [
         Option(staged.value, over_sizes(tile_cycles(staged, one, facts) for one in sizes))
-        for tile in (_all_tiles() if tiles is None else tiles)
+        for tile in (_all_tiles(_depths(problem)) if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged is tile or has_room(staged, facts)
@@ -230,11 +242,22 @@ def overlapped(
     return [(stages, copied) for stages, copied in found if rounds > stages]
 
 
+def _depths(problem: GemmProblem) -> tuple[int, ...]:
+    """Numbers of terms that are staged together: whole windows, where any fit.
+
+    Where a term lies in a window is known then when the kernel is made; else each element divides to find it.
+    """
+    if not problem.gathered:
+        return _DEPTHS
+    windows = range(problem.window, min(problem.inner, MOST_GATHERED) + 1, problem.window)
+    return tuple(n for n in windows if problem.inner % n == 0) or _DEPTHS
+
+
 @cache
-def _all_tiles() -> tuple[ThreadTile, ...]:
+def _all_tiles(depths: tuple[int, ...]) -> tuple[ThreadTile, ...]:
     along = (2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
     own = (1, 2, 4, 8), (1, 2, 4, 8)
-    return tuple(ThreadTile(*sizes) for sizes in product(*along, *own, (4, 8, 16, 32)))
+    return tuple(ThreadTile(*sizes) for sizes in product(*along, *own, depths))
 
 
 def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
