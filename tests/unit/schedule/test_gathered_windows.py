@@ -1,4 +1,4 @@
-"""Stems: few channels, whose terms are gathered together. Which place a term has is known without a division."""
+"""Stems: few channels, whose terms are gathered together: the place of a term is known without a division."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def test_nothing_divides_in_a_round(name: str, facts: str) -> None:
 @pytest.mark.parametrize("name", ["3 x 3", "7 x 7"])
 def test_a_round_is_a_channel(name: str) -> None:
     _, _, flat = stem(name, COPYING)
-    extents = [int_of(item.extent) for item in statements(flat.body) if isinstance(item, For) and not item.tag]
-    assert STEMS[name][0] in extents
+    loops = [item for item in statements(flat.body) if isinstance(item, For) and not item.tag]
+    assert STEMS[name][0] in [int_of(item.extent) for item in loops]

@@ -11,13 +11,20 @@ Few results of long sums: a block of threads for each, as in the rule for rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.core.target import TargetFacts
-from compiler.loops.queries import extent_of
+from compiler.loops.queries import extent_of, iterations
 from compiler.schedule.chooser import Chooser
+from compiler.schedule.program import Site
 from compiler.schedule.rules.common import fuse_all
-from compiler.schedule.rules.threads.common import bind_grid, most_threads
+from compiler.schedule.rules.options import decide
+from compiler.schedule.rules.threads.common import bind_grid, most_threads, units
 from compiler.schedule.rules.threads.rows import fuse_reductions, is_long, parts_of, take_result
 from compiler.schedule.schedule import Schedule
+
+_MOST_TERMS = 25
+"""Longer sums are not written out."""
 
 
 def reduction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
@@ -35,14 +42,49 @@ def alone(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -
 
 
 def _alone(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
-    """A thread for each result."""
+    """A thread for each result, or for a few below each other where their windows overlap."""
     last = take_result(schedule, name, follow=follow)
     spatial, reduce = parts_of(schedule, name)
+    own = _own_results(schedule, name, facts, chooser)
+    below = ""
+    if own > 1:
+        spatial[-2], below = schedule.split(spatial[-2], (None, own))
+        schedule.reorder(*spatial, *reduce, below)
+    results: Sequence[str] = ()
     if spatial:
         loop = fuse_all(schedule, spatial)
-        schedule.reverse_compute_at(last, loop)
+        results = schedule.reverse_compute_at(last, loop)
         bind_grid(schedule, loop, name, facts, chooser)
-    schedule.decompose_reduction(name, reduce[0])
+    start = schedule.decompose_reduction(name, reduce[0])
+    if below:
+        written_out = (*reduce, below, *results, *schedule.loops(start)[1:])
+        for one in written_out:
+            schedule.unroll(one)
+
+
+def _own_results(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> int:
+    """Results below each other that a thread has: lines that windows share are read once."""
+    block = schedule.site(name)
+    if len(block.spatial) < 2 or _terms(block) > _MOST_TERMS or not _windows_overlap(block):
+        return 1
+    below, count = extent_of(block.spatial[-2].extent), iterations(block.spatial)
+    fitting = [own for own in (4, 2) if below % own == 0]
+    busy = [own for own in fitting if count >= own * units(facts) * most_threads(facts)]
+    return decide(chooser, f"{name}.below", busy[0] if busy else 1, (1, *fitting))
+
+
+def _terms(block: Site) -> int:
+    return iterations(block.reduce)
+
+
+def _windows_overlap(block: Site) -> bool:
+    """Whether a term along the last axis but one is a term of the result below as well."""
+    line = block.spatial[-2].var.name
+    return any(
+        0 < (block.stride(load, line) or 0) == (block.stride(load, item.var.name) or 0)
+        for load in block.loads
+        for item in block.reduce
+    )
 
 
 def _across(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
