@@ -78,13 +78,18 @@ def _terms(block: Site) -> int:
 
 
 def _windows_overlap(block: Site) -> bool:
-    """Whether a term along the last axis but one is a term of the result below as well."""
+    """Whether windows along the last axis but one have lines in common."""
     line = block.spatial[-2].var.name
     return any(
-        0 < (block.stride(load, line) or 0) == (block.stride(load, item.var.name) or 0)
+        _among(block.stride(load, line), block.stride(load, item.var.name), extent_of(item.extent))
         for load in block.loads
         for item in block.reduce
     )
+
+
+def _among(place: int | None, step: int | None, count: int) -> bool:
+    """Whether a place, not the first, is one of so many steps."""
+    return bool(place and step and place in range(step, step * count, step))
 
 
 def _across(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
