@@ -23,7 +23,7 @@ from compiler.schedule.rules.threads.common import bind_grid, most_threads, unit
 from compiler.schedule.rules.threads.rows import fuse_reductions, is_long, parts_of, take_result
 from compiler.schedule.schedule import Schedule
 
-_MOST_TERMS = 25
+_MOST_TERMS = 49
 """Longer sums are not written out."""
 
 
