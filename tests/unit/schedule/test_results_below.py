@@ -36,10 +36,10 @@ from tests.unit.schedule.test_gpu_rules import assert_close
 ONE_UNIT = replace(TINY, arch="sm_70")
 
 
-def depthwise(lines: int, stride: int) -> Callable[[Sketch], Value]:
+def depthwise(lines: int, stride: int, size: int = 3) -> Callable[[Sketch], Value]:
     def make(s: Sketch) -> Value:
-        x = s.input(1, 4, stride * (lines - 1) + 3, stride * 11 + 3)
-        return s.conv(x, 4, 3, stride=stride, groups=4)
+        x = s.input(1, 4, stride * (lines - 1) + size, stride * 11 + size)
+        return s.conv(x, 4, size, stride=stride, groups=4)
 
     return make
 
@@ -53,6 +53,8 @@ CASES = {  # results of a thread, places of its windows together
     "3 x 3, six lines": (depthwise(6, 1), 2, 12),
     "3 x 3, seven lines": (depthwise(7, 1), 1, 9),
     "3 x 3, every second place": (depthwise(8, 2), 4, 27),
+    "7 x 7": (depthwise(8, 1, 7), 4, 70),
+    "9 x 9, not written out": (depthwise(8, 1, 9), 1, 1),
     "pool 3 x 3, every second place": (pool(3, 2), 4, 27),
     "pool 2 x 2, nothing shared": (pool(2, 2), 1, 4),
     "sum of channels": (lambda s: s.emit("ReduceSum", s.input(2, 5, 8, 12), axes=(1,), keepdims=0), 1, 5),
