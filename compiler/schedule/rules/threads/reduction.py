@@ -57,24 +57,19 @@ def _alone(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, 
         bind_grid(schedule, loop, name, facts, chooser)
     start = schedule.decompose_reduction(name, reduce[0])
     if below:
-        written_out = (*reduce, below, *results, *schedule.loops(start)[1:])
-        for one in written_out:
+        for one in (*reduce, below, *results, *schedule.loops(start)[1:]):
             schedule.unroll(one)
 
 
 def _own_results(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> int:
     """Results below each other that a thread has: lines that windows share are read once."""
     block = schedule.site(name)
-    if len(block.spatial) < 2 or _terms(block) > _MOST_TERMS or not _windows_overlap(block):
+    if len(block.spatial) < 2 or iterations(block.reduce) > _MOST_TERMS or not _windows_overlap(block):
         return 1
     below, count = extent_of(block.spatial[-2].extent), iterations(block.spatial)
     fitting = [own for own in (4, 2) if below % own == 0]
     busy = [own for own in fitting if count >= own * units(facts) * most_threads(facts)]
     return decide(chooser, f"{name}.below", busy[0] if busy else 1, (1, *fitting))
-
-
-def _terms(block: Site) -> int:
-    return iterations(block.reduce)
 
 
 def _windows_overlap(block: Site) -> bool:
