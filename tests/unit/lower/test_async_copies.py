@@ -80,7 +80,7 @@ def test_zeros_are_copies_of_nothing(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("graph", "tile"),
     [
-        pytest.param("conv 3x3", (8, 8, 1, 1, 4, 3, 1), id="a part of the threads fetches weights"),
+        pytest.param("conv 3x3", (8, 8, 1, 1, 9, 3, 1), id="a part of the threads fetches weights"),
         pytest.param("deep conv", (8, 4, 1, 4, 4, 4, 1), id="rounds are channels of taps"),
     ],
 )

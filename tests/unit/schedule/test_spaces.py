@@ -48,7 +48,7 @@ def test_many_points(language: str, rule: str) -> None:
 def pipelined() -> Func:
     """A convolution whose parts of both factors are fetched a round ahead, through registers."""
     ((func, _),) = works_of("conv strided", 4, joined=False)
-    chooser = ReplayChooser({"conv.tile": (8, 4, 1, 8, 16, 2, 0)}, AnalyticChooser())
+    chooser = ReplayChooser({"conv.tile": (8, 4, 1, 8, 9, 2, 0)}, AnalyticChooser())
     return schedule_func(func, {}, TINY, chooser).func
 
 
