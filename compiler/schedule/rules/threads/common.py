@@ -45,6 +45,11 @@ def units(facts: TargetFacts) -> int:
     return facts.limit("units") or 1
 
 
+def divisors(number: int) -> list[int]:
+    """Numbers that divide another one, 1 first."""
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
 def bind_grid(schedule: Schedule, loop: str, name: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Give each iteration of a loop of block `name` to a thread, in blocks that keep all units busy."""
     extent = extent_of(schedule.loop(loop).extent)

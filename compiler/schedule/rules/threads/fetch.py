@@ -15,7 +15,7 @@ from operator import add
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.threads.common import THREAD
+from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.tile import BlockTile
 from compiler.schedule.schedule import Schedule
 
@@ -51,7 +51,7 @@ def _deep(most: int, depth: int) -> int:
     """
     if depth & (depth - 1) == 0:
         return min(most, depth)
-    return max(n for n in range(1, min(most, depth) + 1) if depth % n == 0)
+    return max(n for n in divisors(depth) if n <= most)
 
 
 def fetch_transposed(

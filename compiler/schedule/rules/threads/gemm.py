@@ -40,7 +40,7 @@ from compiler.schedule.program import Site
 from compiler.schedule.rules.common import plainly_indexed
 from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads.axes import Axes, Part, extent_of_parts, find_axes, free_iterations
-from compiler.schedule.rules.threads.common import THREAD
+from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import (
     LEAST_BITS,
@@ -388,17 +388,13 @@ def _steps_written_out(tile: ThreadTile) -> int:
     fit = min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
     if tile.depth % fit == 0:
         return fit
-    return max(n for n in _divisors(tile.depth) if n <= min(most, _RATHER_MORE * fit))
+    return max(n for n in divisors(tile.depth) if n <= min(most, _RATHER_MORE * fit))
 
 
 def _steps_that_fit(tile: ThreadTile) -> list[int]:
     """Numbers of steps that may be written out."""
     most = 4 * _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)
-    return [n for n in _divisors(tile.depth) if n <= most]
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
+    return [n for n in divisors(tile.depth) if n <= most]
 
 
 def _window(parts: Sequence[Part]) -> int:
