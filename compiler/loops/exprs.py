@@ -346,9 +346,10 @@ def _accepts(op: str, kind: DType) -> bool:
 
 # ---------------------------------------------------------------- buffers
 
-GLOBAL, CONSTANT, SHARED, SCRATCH, REGISTER, FRAGMENT = (
+GLOBAL, CONSTANT, CLUSTER, SHARED, SCRATCH, REGISTER, FRAGMENT = (
     "global",  # memory of the device, visible to all
     "constant",  # known at compile time, kept in the model library
+    "cluster",  # the blocks of a cluster: the first index is the rank of the block that holds an element
     "shared",  # one work-group (GPU)
     "scratch",  # one thread, in memory
     "register",  # one thread, in registers: indices must be constant after unrolling

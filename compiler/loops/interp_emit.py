@@ -181,7 +181,7 @@ class _Statements(Codegen):
             self.stmt(item)
 
     def loop(self, stmt: ir.For) -> None:
-        if stmt.over_threads and (self.in_threads or self.races or _meet_inside(stmt)):
+        if stmt.over_ranks or (stmt.over_threads and (self.in_threads or self.races or _meet_inside(stmt))):
             self.thread_loop(stmt)
             return
         if self.loops >= _NESTING:
@@ -225,17 +225,16 @@ class _Statements(Codegen):
         self.suite(stmt)
         self.loops = loops
         waits = self.in_threads and any(
-            _meets(item) or (isinstance(item, ir.For) and item.over_threads) for item in stmt.walk()
+            _meets(item) or (isinstance(item, ir.For) and (item.over_threads or item.over_ranks))
+            for item in stmt.walk()
         )
         self.line(f"yield from {name}()" if waits else f"{name}()")
 
     def thread_loop(self, stmt: ir.For) -> None:
-        """A loop over threads that meet: its body becomes a coroutine."""
+        """A loop over threads that meet, or over the blocks of a cluster: its body becomes a coroutine."""
         outermost = not self.in_threads
-        if outermost:
-            for item in stmt.body.walk():
-                if isinstance(item, ir.Alloc) and item.buffer.scope == ir.SHARED:
-                    self.allocate(item.buffer)
+        if outermost and not stmt.over_ranks:
+            self.allocate_shared(stmt.body)
         program, name, thread, loops = self.fresh("p"), self.fresh("v"), self.fresh("t"), self.loops
         outer, self.in_threads = self.thread, True
         self.names[stmt.var.name], self.thread, self.loops = name, thread, 0
@@ -244,12 +243,22 @@ class _Statements(Codegen):
         extent = self.expr(stmt.extent)
         self.line(f"def {program}({name}, {thread}):")
         self.line(" if False: yield")
-        self.suite(stmt.body)
+        self.depth += 1
+        if stmt.over_ranks:
+            self.allocate_shared(stmt.body)
+        self.inside(stmt.body)
+        self.depth -= 1
         self.thread, self.loops, self.in_threads = outer, loops, not outermost
         if outermost:
             self.line(f"Scheduler(subgroup, monitor).run({tag}, {extent}, {program}, order({extent}))")
         else:
             self.line(f"yield ('spawn', {tag}, {extent}, {program})")
+
+    def allocate_shared(self, body: Stmt) -> None:
+        """What the threads of a block share, wherever it is declared below."""
+        for item in body.walk():
+            if isinstance(item, ir.Alloc) and item.buffer.scope == ir.SHARED:
+                self.allocate(item.buffer)
 
     def block(self, stmt: ir.Block) -> None:
         depth = self.depth

@@ -1,17 +1,19 @@
 """Watching memory while things run side by side: what one of them writes, no other may touch.
 
 Iterations of a parallel loop (or blocks of a launch) are ordered by nothing, threads of a block only by
-barriers. Atomic updates do not conflict with each other.
+barriers, blocks of a cluster by barriers of the cluster. Atomic updates do not conflict with each other.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from compiler.loops.interp_values import PACKED, ProgramError, View
+from compiler.loops.ir import SHARED
 
 _MANY = -1
 
@@ -50,33 +52,46 @@ class _Log:
 
 @dataclass(slots=True, eq=False)
 class Monitor:
-    """Knows which iteration of the outermost parallel loop runs, which thread of it, what they touched."""
+    """Knows which iteration of the outermost parallel loop runs, which thread of it, what they touched.
+
+    rank: the number of the thread's block in its cluster; None without one.
+    """
 
     iteration: int | None = None
+    rank: int | None = None
     thread: int | None = None
     atomic: bool = False
     across_iterations: _Log = field(default_factory=_Log)
-    across_threads: _Log = field(default_factory=_Log)
+    across_blocks: _Log = field(default_factory=_Log)
+    across_threads: defaultdict[int | None, _Log] = field(default_factory=lambda: defaultdict(_Log))
 
     def leave(self) -> None:
         """The parallel loop is over: what follows it sees all of it."""
         self.iteration = None
         self.across_iterations.clear()
 
-    def meet(self) -> None:
-        """The threads of a block have met at a barrier, or ended."""
+    def meet(self, rank: int | None = None) -> None:
+        """The threads of a block have met at a barrier."""
+        self.across_threads[rank].clear()
+
+    def meet_in_cluster(self) -> None:
+        """All threads that run side by side have met, or ended."""
+        self.across_blocks.clear()
         self.across_threads.clear()
 
     def watch(self, view: View) -> View:
         """The same memory, watched; what a thread allocates for itself needs no watching."""
-        return view if self.thread is not None else _Watched(view, self, outside=self.iteration is None)
+        if self.thread is not None and view.buffer.scope != SHARED:
+            return view
+        return _Watched(view, self, outside=self.iteration is None)
 
     def note(self, view: View, address: int, *, outside: bool, write: bool) -> None:
         """The running iteration and thread touch an element; outside: of memory made outside of the loop."""
         iteration = self.iteration if outside else None
         for kind, who, log in (
             ("iterations", iteration, self.across_iterations),
-            ("threads", self.thread, self.across_threads),
+            ("blocks", self.rank, self.across_blocks),
+            ("threads", self.thread, self.across_threads[self.rank]),
         ):
             touch = log.write if write else log.read
             if who is not None and (other := touch(address, who, self.atomic)) is not None:
@@ -110,6 +125,7 @@ def _race(view: View, kind: str, who: int, other: int, what: str) -> ProgramErro
     others = "others use" if other == _MANY else f"{kind[:-1]} {other} uses"
     hints = {
         "iterations": "the loop cannot run in parallel like this",
+        "blocks": "put a barrier of the cluster between the two uses",
         "threads": "put a barrier between the two uses",
     }
     return ProgramError(

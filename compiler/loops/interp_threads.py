@@ -11,11 +11,13 @@ import numpy as np
 
 from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import Array, ProgramError, View
+from compiler.loops.ir import RANK
 
 Event = tuple[Any, ...]
 Program = Generator[Event, Any, None]
 
 _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+_CLUSTER = ("barrier", "cluster")
 
 
 _Copy = tuple[View, list[int], View | None, list[int], list[Any]]
@@ -105,7 +107,7 @@ class _Task:
 
 @dataclass(eq=False)
 class Scheduler:
-    """Runs the threads of one block.
+    """Runs the threads of one block, or of all blocks of a cluster.
 
     Events that a thread yields: ("barrier", scope, place), ("spawn", tag, extent, program),
     ("collective", run, args).
@@ -128,8 +130,8 @@ class Scheduler:
                     self._advance(task)
             self._release()
         if self.monitor is not None:
-            self.monitor.thread = None
-            self.monitor.meet()
+            self.monitor.thread = self.monitor.rank = None
+            self.monitor.meet_in_cluster()
 
     def _spawn(
         self,
@@ -155,6 +157,7 @@ class Scheduler:
 
     def _advance(self, task: _Task) -> None:
         if self.monitor is not None:
+            self.monitor.rank = rank_of(task.thread)
             self.monitor.thread = self.linear(task.thread)
         try:
             result, task.result = task.result, None
@@ -183,21 +186,37 @@ class Scheduler:
         if small:
             self._release_subgroups(small)
             return
-        if len({task.blocked for task in waiting}) > 1:
-            raise _divergent("threads of one block wait at different barriers")
-        if self.monitor is not None:
-            self.monitor.meet()
+        self._release_blocks(waiting)
+
+    def _release_blocks(self, waiting: Sequence[_Task]) -> None:
+        """The same of barriers of a block, and of the cluster where all its blocks wait for each other."""
+        blocks: dict[int | None, list[_Task]] = {}
         for task in waiting:
-            task.blocked = None
+            blocks.setdefault(rank_of(task.thread), []).append(task)
+        if any(len({task.blocked for task in block}) > 1 for block in blocks.values()):
+            raise _divergent("threads of one block wait at different barriers")
+        behind = {rank: block for rank, block in blocks.items() if (block[0].blocked or ())[:2] != _CLUSTER}
+        if not behind and len({task.blocked for task in waiting}) > 1:
+            raise _divergent("blocks of one cluster wait at different barriers")
+        if self.monitor is not None and not behind:
+            self.monitor.meet_in_cluster()
+        for rank, block in (behind or blocks).items():
+            if self.monitor is not None:
+                self.monitor.meet(rank)
+            for task in block:
+                task.blocked = None
 
     def _release_subgroups(self, waiting: list[_Task]) -> None:
-        members: dict[int, list[_Task]] = {}
+        members: dict[tuple[int, int], list[_Task]] = {}
         for task in self.tasks:
             if task.children == 0:
-                members.setdefault(self.linear(task.thread) // self.subgroup, []).append(task)
-        touched = {self.linear(task.thread) // self.subgroup for task in waiting}
-        for number in sorted(touched):
-            self._resolve(sorted(members[number], key=lambda task: self.linear(task.thread)))
+                members.setdefault(self._subgroup_of(task), []).append(task)
+        for subgroup in sorted({self._subgroup_of(task) for task in waiting}):
+            self._resolve(sorted(members[subgroup], key=lambda task: self.linear(task.thread)))
+
+    def _subgroup_of(self, task: _Task) -> tuple[int, int]:
+        """The block in the cluster, and the sub-group in the block."""
+        return rank_of(task.thread) or 0, self.linear(task.thread) // self.subgroup
 
     def _resolve(self, tasks: list[_Task]) -> None:
         events = [task.blocked for task in tasks]
@@ -219,6 +238,11 @@ class Scheduler:
             number += thread.place.get(axis, 0) * step
             step *= self.extents.get(axis, 1)
         return number
+
+
+def rank_of(thread: Thread) -> int | None:
+    """The number of a thread's block in its cluster; None without one."""
+    return thread.place.get(RANK)
 
 
 def _is_subgroup_event(event: Event | None) -> bool:

@@ -22,6 +22,7 @@ from compiler.loops.exprs import (
     ARITHMETIC,
     BINARY,
     BITWISE,
+    CLUSTER,
     COMPARISONS,
     CONSTANT,
     FRAGMENT,
@@ -62,6 +63,7 @@ __all__ = [
     "ARITHMETIC",
     "BINARY",
     "BITWISE",
+    "CLUSTER",
     "COMPARISONS",
     "CONSTANT",
     "EXTENTS",
@@ -71,6 +73,7 @@ __all__ = [
     "LIMITS",
     "LOGICAL",
     "OPERANDS",
+    "RANK",
     "REGISTER",
     "SAMPLES",
     "SCRATCH",
@@ -128,6 +131,9 @@ __all__ = [
 
 # ---------------------------------------------------------------- statements
 
+RANK = "blockRank"
+"""The tag of loops over the blocks of a cluster (CUDA: `cluster_group::block_rank`)."""
+
 
 class ForKind(Enum):
     """How the iterations of a loop are executed."""
@@ -183,9 +189,14 @@ class For(Stmt):
         return self.kind is ForKind.BOUND and (self.tag or "").startswith("threadIdx.")
 
     @property
+    def over_ranks(self) -> bool:
+        """Whether its iterations are the blocks of a cluster."""
+        return self.kind is ForKind.BOUND and self.tag == RANK
+
+    @property
     def over_blocks(self) -> bool:
-        """Whether its iterations are the blocks of a launch."""
-        return self.kind is ForKind.BOUND and (self.tag or "").startswith("blockIdx.")
+        """Whether its iterations are the blocks of a launch, or of a cluster of them."""
+        return self.kind is ForKind.BOUND and (self.over_ranks or (self.tag or "").startswith("blockIdx."))
 
 
 @node
@@ -295,7 +306,7 @@ class Scoped(Stmt):
 
 @node
 class Barrier(Stmt):
-    """All threads of the scope (`shared`, `subgroup`) arrive before any goes on, and see all writes."""
+    """All threads of a `subgroup`, `shared` or `cluster` arrive before any goes on, and see all writes."""
 
     SPELLING: ClassVar = "barrier {scope:a scope such as shared}"
     scope: str

@@ -16,7 +16,8 @@ from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.verify_blocks import check_block_regions
 from compiler.loops.verify_exprs import ExprChecker
 
-_MEMORY = frozenset({ir.GLOBAL, ir.CONSTANT, ir.SHARED, ir.SCRATCH, ir.REGISTER})
+_MEMORY = frozenset({ir.GLOBAL, ir.CONSTANT, ir.CLUSTER, ir.SHARED, ir.SCRATCH, ir.REGISTER})
+_OF_THREADS = frozenset({ir.GLOBAL, ir.CONSTANT, ir.CLUSTER, ir.SHARED})
 
 
 class Checker(ExprChecker):
@@ -234,13 +235,14 @@ class Checker(ExprChecker):
         sources = frozenset().union(*(self.sources(item) for item in stmt.indices), *self.conditions)
         if stmt.mask is not None:
             sources |= self.sources(stmt.mask)
-        apart = stmt.buffer.scope == ir.SHARED and loop.over_blocks
-        return name in sources or apart or self.private(stmt.buffer)  # each block of threads has its own
+        scope = stmt.buffer.scope  # each block of threads, or each cluster of blocks, has its own
+        apart = loop.over_blocks and (scope == ir.SHARED or (scope == ir.CLUSTER and not loop.over_ranks))
+        return name in sources or apart or self.private(stmt.buffer)
 
     @staticmethod
     def private(buffer: Buffer) -> bool:
         """Memory that each thread has for itself wherever it is declared."""
-        return buffer.scope not in (ir.GLOBAL, ir.CONSTANT, ir.SHARED)
+        return buffer.scope not in _OF_THREADS
 
     def atomic(self, stmt: ir.AtomicUpdate) -> None:
         lanes = self.access(stmt.buffer, stmt.indices, None)

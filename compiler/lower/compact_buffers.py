@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
+    CLUSTER,
     SHARED,
     AddressOf,
     Alloc,
@@ -127,7 +128,7 @@ def _box(alloc: Alloc, scope: Scope) -> _Box | None:
     if not accesses:
         return None
     shape = tuple(int_of(item) for item in buffer.shape)
-    sparse = buffer.scope != SHARED and not buffer.strides and not vectors
+    sparse = buffer.scope not in (SHARED, CLUSTER) and not buffer.strides and not vectors
     dims = []
     for number, size in enumerate(shape):
         uses = [(access[number], known) for access, known in accesses]

@@ -6,6 +6,9 @@ least one of them writes it, all threads have to meet between the two. Loops are
 the end of an iteration is compared with the beginning of the next one. There, a leaf that only writes a
 result, each of its spatial iterations another element, does not wait for itself. Parts of a buffer that take
 turns (one is filled while another is used) are told apart by the loop variables of the access (`overlap.py`).
+
+What blocks of a cluster pass to each other lies in memory of scope `cluster`: there all blocks have to meet.
+A barrier of one block orders nothing of it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import (
+    CLUSTER,
     CONSTANT,
     GLOBAL,
     SHARED,
@@ -59,6 +63,10 @@ class _Effects:
     def mapped(self, change: Callable[[Footprint], Footprint]) -> _Effects:
         return replace(self, touched=tuple(change(item) for item in self.touched))
 
+    def within(self, names: frozenset[str]) -> _Effects:
+        """Those on some buffers."""
+        return replace(self, touched=tuple(item for item in self.touched if item.name in names))
+
 
 _TWICE = 2
 """Iterations of a loop in which nothing is longer ago than the one before."""
@@ -69,7 +77,7 @@ _Pending = tuple[_Effects, ...]
 
 def is_shared(buffer: Buffer) -> bool:
     """Whether several threads see the same content of a buffer."""
-    return buffer.scope in (SHARED, GLOBAL, CONSTANT)
+    return buffer.scope in (SHARED, GLOBAL, CONSTANT, CLUSTER)
 
 
 def insert_barriers(stmt: Stmt, leaves: Mapping[int, Stmt], threads: Mapping[str, int]) -> Stmt:
@@ -88,13 +96,15 @@ class _Insert:
         self._threads = frozenset(threads)
         self._overlap = Overlap(stmt, leaves.values(), threads)
         self._parted: list[str] = []
+        buffers = {item for leaf in leaves.values() for item in leaf.walk() if isinstance(item, Buffer)}
+        self._passed = frozenset(item.name for item in buffers if item.scope == CLUSTER)
 
     def stmt(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         """The statement with barriers, and what is pending after it."""
         if id(stmt) in self._leaves:
             return self._leaf(stmt, pending)
         if isinstance(stmt, Barrier):
-            return stmt, ()
+            return stmt, self._behind(stmt.scope, pending)
         if isinstance(stmt, For):
             return self._loop(stmt, pending)
         if isinstance(stmt, If):
@@ -103,11 +113,23 @@ class _Insert:
 
     def _leaf(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         own = _effects(stmt)
-        if not any(own.conflicts(item, self._overlap) for item in pending):
+        if not self._conflicts(own, pending):
             return stmt, (*pending, own)
         if self._parted:
             raise _divergent(self._parted[-1])
-        return seq(Barrier("shared"), stmt), (own,)
+        passes = self._passed and self._conflicts(own.within(self._passed), pending)
+        scope = CLUSTER if passes else SHARED
+        return seq(Barrier(scope), stmt), (*self._behind(scope, pending), own)
+
+    def _conflicts(self, own: _Effects, pending: _Pending) -> bool:
+        return any(own.conflicts(item, self._overlap) for item in pending)
+
+    def _behind(self, scope: str, pending: _Pending) -> _Pending:
+        """What is still pending behind a barrier: what blocks pass to each other, if one block met alone."""
+        if scope == CLUSTER or not self._passed:
+            return ()
+        kept = (item.within(self._passed) for item in pending)
+        return tuple(item for item in kept if item.touched)
 
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         leaf, names = self._only_leaf(loop)
@@ -115,7 +137,7 @@ class _Insert:
             done, after = self._leaf(leaf, pending)
             for name in names:
                 after = _forgetting(after, name)
-            return (loop if done is leaf else seq(Barrier("shared"), loop)), after
+            return (seq(done.stmts[0], loop) if done is not leaf and isinstance(done, Seq) else loop), after
         if int_of(loop.extent) == 1:
             body, after = self.stmt(loop.body, pending)
             first = {loop.var.name: const(0)}
@@ -125,8 +147,10 @@ class _Insert:
             return made, tuple(x.mapped(lambda access: access.at(first)) for x in after)
         body, after = self._rounds(loop, pending)
         if body != loop.body and not self._parted and self._waits_once(loop):
+            inside = {item.scope for item in statements(body) if isinstance(item, Barrier)}
+            scope = CLUSTER if CLUSTER in inside else SHARED
             after = _forgetting(self._rounds(loop, ())[1], loop.var.name)
-            return seq(Barrier("shared"), loop), after
+            return seq(Barrier(scope), loop), _joined(self._behind(scope, pending), after)
         return loop.replace(body=body), _joined(pending, _forgetting(after, loop.var.name))
 
     def _only_leaf(self, stmt: Stmt) -> tuple[Stmt | None, list[str]]:

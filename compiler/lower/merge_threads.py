@@ -9,7 +9,9 @@ bound to `threadIdx`:
         for t bound threadIdx.x: sums += shared             fetch; barrier; sums += shared; barrier
       for t bound threadIdx.x: y = sums                   y = sums
 
-A loop over blocks with the annotation THREADS gives each of its iterations to a thread.
+A loop over blocks with the annotation THREADS gives each of its iterations to a thread. Loops over the blocks
+of a cluster become one, too: memory of scope `cluster`, which is declared around them, passes values from one
+block to another behind a barrier of all, and no block ends while another one may read its part.
 
 The end of a loop over threads, where all of them met, becomes a barrier where `insert_barriers` finds that
 one is needed. Work outside of any such loop is done by every thread if it only writes the thread's own
@@ -25,7 +27,10 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import THREADS
 from compiler.loops.ir import (
+    CLUSTER,
+    RANK,
     Alloc,
+    Barrier,
     Block,
     Buffer,
     For,
@@ -52,6 +57,8 @@ _AXES = ("x", "y", "z")
 THREAD_AXES = tuple(f"threadIdx.{axis}" for axis in _AXES)
 BLOCKS = tuple(f"blockIdx.{axis}" for axis in _AXES)
 _VIRTUAL = "vthread."
+_MERGED = (*THREAD_AXES, RANK)
+"""Tags of loops of which a launch has several, one after the other."""
 
 
 def merge_threads(func: Func, facts: TargetFacts) -> Func:
@@ -82,12 +89,13 @@ class _Launch:
     def merged(self, stmt: Stmt) -> Stmt:
         grid: list[For] = []
         own: list[Buffer] = []
+        passed: list[Buffer] = []
         while True:
             if isinstance(stmt, For) and stmt.tag in BLOCKS:
                 stmt = self._per_thread(stmt)
                 grid.append(stmt)
             elif isinstance(stmt, Alloc):
-                own.append(stmt.buffer)
+                (passed if stmt.buffer.scope == CLUSTER else own).append(stmt.buffer)
             elif isinstance(stmt, For) and _runs_once(stmt):
                 stmt = stmt.replace(body=substitute(stmt.body, {stmt.var.name: const(0)}))
             else:
@@ -97,9 +105,10 @@ class _Launch:
         self._find_axes(stmt)
         wide = {axis.var.name: axis.extent for axis in self.threads.values() if axis.extent > 1}
         body = insert_barriers(self._spread(stmt, frozenset()), self.leaves, wide)
-        body = allocating(own, body)
-        for tag, axis in sorted(self.threads.items()):
+        body = allocating(own, seq(body, Barrier(CLUSTER)) if passed else body)
+        for tag, axis in sorted(self.threads.items(), key=lambda item: (item[0] == RANK, item[0])):
             body = For(axis.var, const(axis.extent), body, ForKind.BOUND, tag)
+        body = allocating(passed, body)
         for loop in reversed(grid or [self._one_block(body)]):
             body = loop.replace(body=body)
         return body
@@ -135,7 +144,7 @@ class _Launch:
 
     def _find_axes(self, stmt: Stmt) -> None:
         for loop in statements(stmt):
-            if not isinstance(loop, For) or loop.tag not in THREAD_AXES:
+            if not isinstance(loop, For) or loop.tag not in _MERGED:
                 continue
             extent = int_of(loop.extent)
             if extent is None:
@@ -152,7 +161,7 @@ class _Launch:
 
     def _spread(self, stmt: Stmt, active: frozenset[str]) -> Stmt:
         """The statement as each thread runs it; `active` are the axes whose loops are around it."""
-        if isinstance(stmt, For) and stmt.tag in THREAD_AXES:
+        if isinstance(stmt, For) and stmt.tag in _MERGED:
             return self._thread_loop(stmt, active)
         if isinstance(stmt, For) and (stmt.tag or "").startswith(_VIRTUAL):
             stmt = stmt.replace(kind=ForKind.UNROLLED, tag=None)

@@ -1,9 +1,9 @@
 """Device limits: what a launch may ask of its device, checked before anything is compiled or started.
 
-For each launch of a lowered function: threads of a block, shared memory, size of the grid, barriers that not
-all threads reach, bindings that contradict each other, width of accesses, memory of other address spaces,
-private memory that several threads would have to share. Every problem says the limit, the value, where it
-comes from, and what to do.
+For each launch of a lowered function: threads of a block, shared memory, size of the grid and of a cluster,
+barriers that not all threads reach, bindings that contradict each other, width of accesses, memory of other
+address spaces, private memory that several threads would have to share. Every problem says the limit, the
+value, where it comes from, and what to do.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
+    CLUSTER,
+    RANK,
     REGISTER,
     SCRATCH,
     SHARED,
@@ -83,6 +85,7 @@ class _Launch:
         yield from self._axes()
         yield from self._threads()
         yield from self._grid()
+        yield from self._cluster()
         yield from self._shared()
         yield from self._barriers()
         yield from self._accesses()
@@ -114,7 +117,7 @@ class _Launch:
         return found
 
     def _axes(self) -> Iterator[LaunchProblem]:
-        loops = (*self._loops("blockIdx."), *self._loops("threadIdx."))
+        loops = (*self._loops("blockIdx."), *self._loops(RANK), *self._loops("threadIdx."))
         for loop in loops:
             if not isinstance(loop.extent, Const):
                 yield LaunchProblem(
@@ -159,11 +162,30 @@ class _Launch:
                     "bind the longest loop to blockIdx.x, or fuse it with the one bound there",
                 )
 
+    def _cluster(self) -> Iterator[LaunchProblem]:
+        extents, limit = self._extents(RANK), self.facts.limit("blocks_per_cluster") or 1
+        count = math.prod(extents.values())
+        if count > limit:
+            yield LaunchProblem(
+                f"a cluster of {count} blocks is too large",
+                self._where(f"{RANK} = {count}"),
+                f"{self._device()} has clusters of {limit} blocks at most",
+                "split the loop and bind the outer part to blockIdx, or none of it",
+            )
+        if extents and "blockIdx.z" in self._extents("blockIdx."):
+            yield LaunchProblem(
+                f"{RANK} and blockIdx.z are both bound",
+                self._where(),
+                "the blocks of a cluster stand side by side along z",
+                "fuse the loop that is bound to blockIdx.z with one of x or y",
+            )
+
     def _shared(self) -> Iterator[LaunchProblem]:
+        ranks = math.prod(self._extents(RANK).values())
         sizes = {
-            item.buffer: _bytes_of(item.buffer)
+            item.buffer: _bytes_of(item.buffer) // (ranks if item.buffer.scope == CLUSTER else 1)
             for item in statements(self.body)
-            if isinstance(item, Alloc) and item.buffer.scope == SHARED and item.buffer.alias_of is None
+            if isinstance(item, Alloc) and item.buffer.scope in (SHARED, CLUSTER) and not item.buffer.alias_of
         }
         total, limit = sum(sizes.values()), self.facts.shared_limit
         if limit is not None and total > limit:

@@ -7,6 +7,9 @@ the extents of these loops are those of the launch. On others (the cores of a pr
 interface) the blocks, of one thread each, deal out the iterations of an outermost parallel loop among them.
 Their private arrays lie in what the threads of a block share, or in global memory where they are too large.
 
+The blocks of a cluster stand side by side along z. Memory of scope `cluster` is a shared array of each block;
+what another block holds is read from where it has it.
+
 A function of one sample of a free batch is launched with as many times its blocks along z as there are
 samples; each block finds the memory of its sample first.
 """
@@ -14,18 +17,19 @@ samples; each block finds the memory of its sample first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.core.types import dtype
-from compiler.loops.annotations import ENDS
 from compiler.loops.ir import (
+    CLUSTER,
     CONSTANT,
     FRAGMENT,
     GLOBAL,
+    RANK,
     SAMPLES,
     SCRATCH,
     SHARED,
@@ -45,20 +49,31 @@ from compiler.loops.ir import (
     Func,
     Seq,
     Stmt,
+    Var,
     const,
     seq,
     statements,
 )
 from compiler.loops.matrix_units import UNITS
 from compiler.loops.queries import int_of
-from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
-from compiler.render.host import PlanDim, PlanGridEnd
+from compiler.render.cstyle import FunctionPrinter, KernelPrinter, stripped
+from compiler.render.host import PlanGridEnd
+from compiler.render.launch import (
+    AXES,
+    DeviceText,
+    Launch,
+    bound_extent,
+    grid_ends,
+    room_for,
+    sample_steps,
+)
 from compiler.render.loop_indices import IndexPrinter
 from compiler.render.matrix_loads import LANES, row_loads
 from compiler.render.matrix_text import check_tile
 from compiler.render.resident import buffer_bytes, resident_blocks
 from compiler.render.vocabulary import (
     LOCAL,
+    Bounds,
     CopyWords,
     DeviceWords,
     Dim3,
@@ -67,41 +82,10 @@ from compiler.render.vocabulary import (
     narrowed,
 )
 
-_AXES = ("x", "y", "z")
 _OWN = "own"
 """The parameter that points to the global memory of blocks."""
 _SHORT_INDEX = 2**31
 """Buffers with at least so many elements need indices of 64 bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One device function with what it is started with.
-
-    grid: blocks along x, y, z. block: threads of a block. shared_bytes: memory that the threads of a block
-    share; dynamic_bytes: what of these the function does not declare itself. params: which parameters of the
-    kernel's Func it takes, in order. elastic: fewer blocks along x do the same work, each more of it.
-    block_bytes: global memory that each block has to itself; its address comes behind the parameters.
-    ends: where a run may need fewer blocks.
-    """
-
-    name: str
-    grid: Dim3
-    block: Dim3
-    shared_bytes: int
-    params: tuple[int, ...]
-    elastic: bool = False
-    block_bytes: int = 0
-    dynamic_bytes: int = 0
-    ends: tuple[PlanGridEnd, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceText:
-    """The device functions of one kernel as text."""
-
-    text: str
-    launches: tuple[Launch, ...]
 
 
 def render_launches(func: Func, number: int, words: Vocabulary, facts: TargetFacts) -> DeviceText:
@@ -147,15 +131,17 @@ class _LaunchPrinter(IndexPrinter):
         self._block_used = 0
         self._extents: dict[str, int] = {}
         self._begins = False
-        self._steps = _steps(kernel.func)
+        self._steps = sample_steps(kernel.func)
         self._has_samples = SAMPLES in dict(kernel.func.attrs)
         self._ends: list[PlanGridEnd] = []
         self._lanes: set[str] = set()
+        self._rank = ""
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
         name = self.kernel_parts.name
-        self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in _AXES}
+        self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in AXES}
+        self._extents[RANK] = 1
         self._bind(nest)
         room = self._facts.limit("shared_bytes") or 0
         self._asks = self._shared_of(nest) > room
@@ -179,7 +165,8 @@ class _LaunchPrinter(IndexPrinter):
         self._begin()
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
-        head = self.device.kernel(name, params, block, resident_blocks(nest, grid, block, self._facts))
+        bounds = Bounds(block, resident_blocks(nest, grid, block, self._facts), self._extents[RANK])
+        head = self.device.kernel(name, params, bounds)
         sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
@@ -190,7 +177,7 @@ class _LaunchPrinter(IndexPrinter):
 
     def _find_sample(self, numbered: Sequence[tuple[int, Buffer]]) -> None:
         """Pointers to the sample that a block is for, in parameters that hold all of them."""
-        axis, blocks = self.device.axes["blockIdx.z"], self._extents["blockIdx.z"]
+        axis, blocks = self.device.axes["blockIdx.z"], self._dims("blockIdx")[2]
         sample = f"({self.words.memory['i64']})({axis}{f' / {blocks}' if blocks > 1 else ''})"
         for n, item in numbered:
             if step := self._steps.get(item):
@@ -201,18 +188,26 @@ class _LaunchPrinter(IndexPrinter):
     def _size(self, item: Buffer) -> str:
         """Elements of a parameter, and how many more for each further sample: so many blocks along z."""
         step = self._steps.get(item)
-        return f"{int_of(item.shape[0])}" + (f"+{step}/{self._extents['blockIdx.z']}" if step else "")
+        return f"{int_of(item.shape[0])}" + (f"+{step}/{self._dims('blockIdx')[2]}" if step else "")
 
     def _position(self, tag: str) -> str:
         """A block's or thread's position along an axis, within its sample."""
         whole = self.device.axes[tag]
-        return f"{whole} % {self._extents[tag]}" if self._has_samples and tag == "blockIdx.z" else whole
+        along_z = tag in ("blockIdx.z", RANK)
+        return f"{whole} % {self._extents[tag]}" if self._has_samples and along_z else whole
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
-        own = [item for item in arrays if item.scope == SHARED and item.alias_of is None]
-        return sum(_room(buffer_bytes(item)) for item in own)
+        own = [item for item in arrays if item.scope in (SHARED, CLUSTER) and item.alias_of is None]
+        return sum(room_for(self._part(item) * item.dtype.bytes) for item in own)
+
+    def _part(self, buffer: Buffer) -> int:
+        """Elements of a shared buffer that one block holds."""
+        size = int_of(buffer.shape[0])
+        if size is None:
+            raise InternalError("a shared buffer has no fixed size", where=buffer.name)
+        return size // self._extents[RANK] if buffer.scope == CLUSTER else size
 
     def _scratch_of(self, nest: Stmt) -> int:
         """Bytes of the private arrays that no thread's stack has room for, of a device without threads."""
@@ -220,24 +215,24 @@ class _LaunchPrinter(IndexPrinter):
             return 0
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
         own = [buffer_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
-        return sum(_room(size) for size in own if size > self.kernel_parts.stack_bytes)
+        return sum(room_for(size) for size in own if size > self.kernel_parts.stack_bytes)
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
         if _is_grid(nest):
             assert isinstance(nest, For)
-            self._extents["blockIdx.x"] = _extent(nest)
+            self._extents["blockIdx.x"] = bound_extent(nest)
             return
         bound = [item for item in statements(nest) if isinstance(item, For) and item.kind is ForKind.BOUND]
         for item in bound:
             assert item.tag is not None
-            self._extents[item.tag] = max(self._extents[item.tag], _extent(item))
+            self._extents[item.tag] = max(self._extents[item.tag], bound_extent(item))
             if [one.tag for one in bound].count(item.tag) == 1:
-                self._ends += _grid_ends(item, has_samples=self._has_samples)
+                self._ends += grid_ends(item, has_samples=self._has_samples)
 
     def _dims(self, unit: str) -> Dim3:
-        x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
-        return x, y, z
+        x, y, z = (self._extents[f"{unit}.{axis}"] for axis in AXES)
+        return x, y, z * self._extents[RANK] if unit == "blockIdx" else z
 
     # ------------------------------------------------------------ values
 
@@ -285,7 +280,7 @@ class _LaunchPrinter(IndexPrinter):
     def _goes_on(self, item: Stmt) -> bool:
         """Whether all threads get to the statements in it, one after the other."""
         if isinstance(item, For):
-            whole = item.kind is ForKind.BOUND and _extent(item) == self._extents.get(item.tag or "")
+            whole = item.kind is ForKind.BOUND and bound_extent(item) == self._extents.get(item.tag or "")
             return whole or (item.kind is ForKind.UNROLLED and isinstance(item.extent, Const))
         return isinstance(item, Seq | Alloc)
 
@@ -299,7 +294,7 @@ class _LaunchPrinter(IndexPrinter):
             super()._for(item)
             return
         assert item.tag is not None
-        outer, extent = self.sim, _extent(item)
+        outer, extent = self.sim, bound_extent(item)
         if extent == self._extents[item.tag]:
             self._along(item.tag, item)
         else:
@@ -309,7 +304,7 @@ class _LaunchPrinter(IndexPrinter):
 
     def _dealt(self, item: For) -> None:
         """The iterations of a parallel loop that are this block's, of however many blocks."""
-        extent, axes = _extent(item), self.device.axes
+        extent, axes = bound_extent(item), self.device.axes
         self.sim = self.sim.bind(item.var.name, 0, extent - 1)
         var, end = self.writer.fresh("i"), self.writer.fresh("n")
         self.values[item.var.name] = var
@@ -321,10 +316,12 @@ class _LaunchPrinter(IndexPrinter):
 
     def _along(self, tag: str, item: For) -> None:
         """The body of a loop at this thread's or block's position along an axis."""
-        self.sim = self.sim.bind(item.var.name, 0, _extent(item) - 1)
+        self.sim = self.sim.bind(item.var.name, 0, bound_extent(item) - 1)
         var = self.writer.fresh("i")
         self.values[item.var.name] = var
-        if tag == "threadIdx.x" and self._extents[tag] == LANES == _extent(item):
+        if tag == RANK:
+            self._rank = item.var.name
+        if tag == "threadIdx.x" and self._extents[tag] == LANES == bound_extent(item):
             self._lanes.add(item.var.name)
         self.writer.declare(var, f"const {self.words.index} {var} = {self._position(tag)};")
         self.stmt(item.body)
@@ -367,6 +364,19 @@ class _LaunchPrinter(IndexPrinter):
 
     # ------------------------------------------------------------ buffers
 
+    def place(self, buffer: Buffer, index: Expr) -> tuple[str, str]:
+        """As for any buffer; in memory of a cluster, the block that holds an element comes first."""
+        if buffer.scope != CLUSTER:
+            return super().place(buffer, index)
+        part = self._part(buffer)
+        rank = self.sim.simplify(index // part)
+        pointer, offset = super().place(buffer, self.sim.simplify(index % part))
+        if isinstance(rank, Var) and rank.name == self._rank:
+            return pointer, offset
+        if self.device.in_block is None:
+            raise InternalError("the language has no clusters of blocks", where=self.words.name)
+        return self.device.in_block(pointer, stripped(self(rank))), offset
+
     def _restrict(self, buffer: Buffer) -> str:
         """Not of what others made where `begin` waits for it: reads of it would be taken in front of that.
 
@@ -383,11 +393,8 @@ class _LaunchPrinter(IndexPrinter):
         return self._scopes.get(buffer, buffer.scope)
 
     def _alloc_device(self, item: Alloc) -> None:
-        if item.buffer.scope == SHARED and item.buffer.alias_of is None:
-            size = int_of(item.buffer.shape[0])
-            if size is None:
-                raise InternalError("a shared buffer has no fixed size", where=item.buffer.name)
-            self._shared_array(item.buffer, size, SHARED)
+        if item.buffer.scope in (SHARED, CLUSTER) and item.buffer.alias_of is None:
+            self._shared_array(item.buffer, self._part(item.buffer), SHARED)
             self.stmt(item.body)
             return
         super()._alloc(item)
@@ -424,7 +431,7 @@ class _LaunchPrinter(IndexPrinter):
             block = f"({axes['blockIdx.z']} * {axes['gridDim.x']} + {block})"
         place = f"({self.words.memory['i64']}){block} * {self._block_bytes}"
         start = f"({kind.rstrip()})({_OWN} + {place} + {self._block_used})"
-        self._block_used += _room(size * buffer.dtype.bytes)
+        self._block_used += room_for(size * buffer.dtype.bytes)
         self.writer.declare(name, f"{kind}{self.words.restrict} {name} = {start};")
 
     def _shared_array(self, buffer: Buffer, size: int, scope: str) -> None:
@@ -436,7 +443,7 @@ class _LaunchPrinter(IndexPrinter):
             place.declarations.append(self.device.shared_at(ctype, name, size, self._shared_bytes))
         else:
             place.declarations.append(self.device.array(ctype, name, size, scope))
-        self._shared_bytes += _room(size * buffer.dtype.bytes)
+        self._shared_bytes += room_for(size * buffer.dtype.bytes)
 
     def _declare_alias(self, buffer: Buffer) -> None:
         """A part of another private buffer, in the same kind of memory."""
@@ -458,33 +465,3 @@ class _LaunchPrinter(IndexPrinter):
         AsyncCommit: _async_commit,
         AsyncWait: _async_wait,
     }
-
-
-def _grid_ends(loop: For, *, has_samples: bool) -> list[PlanGridEnd]:
-    """What the annotation of a loop over blocks says; a free batch is the first of the plan's symbols."""
-    axis, batch = _AXES.index((loop.tag or "")[-1]), (0,) if has_samples else ()
-    return [
-        PlanGridEnd(axis, times, step, PlanDim(0, (*batch, *factors), offset, divisor))
-        for times, step, offset, divisor, *factors in dict(loop.annotations).get(ENDS, ())
-    ]
-
-
-def _steps(func: Func) -> dict[Buffer, int]:
-    """Elements from one sample of a free batch to the next, of parameters that hold one for each."""
-    largest, *steps = dict(func.attrs).get(SAMPLES, (0,))
-    if not largest:
-        return {}
-    tensors = [item for item in func.params if item not in func.workspace]
-    found = {item: step for item, step in zip(tensors, steps, strict=True) if step}
-    return found | {item: _room(buffer_bytes(item)) // item.dtype.bytes for item in func.workspace}
-
-
-def _room(size: int) -> int:
-    """Bytes that an array takes of what a block shares, up to where the next one may begin."""
-    return -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
-
-
-def _extent(item: For) -> int:
-    if not isinstance(item.extent, Const):
-        raise InternalError("the extent of a launch is not a number", where=item.var.name)
-    return int(item.extent.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import SHARED, Alloc, Buffer, Stmt, statements
+from compiler.loops.ir import CLUSTER, SHARED, Alloc, Buffer, Stmt, statements
 from compiler.loops.queries import int_of
 from compiler.render.vocabulary import Dim3
 
@@ -31,7 +31,7 @@ def resident_blocks(nest: Stmt, grid: Dim3, block: Dim3, facts: TargetFacts) -> 
 def _registers_of(nest: Stmt) -> int:
     """Registers of 32 bits that a thread needs, about: its own arrays, and a few others."""
     arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
-    own = [item for item in arrays if item.scope != SHARED and item.alias_of is None]
+    own = [item for item in arrays if item.scope not in (SHARED, CLUSTER) and item.alias_of is None]
     return sum(-(-buffer_bytes(item) // 4) for item in own) + _OTHER_REGISTERS
 
 

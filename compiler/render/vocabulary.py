@@ -28,11 +28,23 @@ class CopyWords:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of each launch of a device function: the threads of a block along x, y, z.
+
+    resident: blocks that a unit works on at the same time where the grid has no more, else 0. cluster: blocks
+    of a cluster, side by side along z.
+    """
+
+    block: Dim3
+    resident: int = 0
+    cluster: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceWords:
     """What a language of devices says beside computing.
 
-    kernel: the head of a device function without the brace, from its name, parameters, threads per
-    block, and the blocks that a unit works on at the same time where the grid has no more (else 0).
+    kernel: the head of a device function without the brace, from its name, parameters and bounds.
     pointer: a pointer to elements of a C type, const or not, in the memory of a scope.
     axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
@@ -42,13 +54,15 @@ class DeviceWords:
     fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
     an array of elements like any other.
     begin: a statement in front of the first use of what other launches write; empty where none is needed.
+    in_block: where the block of a rank has what this one has at an address of its shared memory, (address,
+    rank); None where blocks form no clusters.
     load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row); None
     where each lane loads its own.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
     """
 
-    kernel: Callable[[str, Sequence[str], Dim3, int], str]
+    kernel: Callable[[str, Sequence[str], Bounds], str]
     pointer: Callable[[str, str], str]
     axes: Mapping[str, str]
     array: Callable[[str, str, int, str], str]
@@ -58,6 +72,7 @@ class DeviceWords:
     shared_at: Callable[[str, str, int, int], str] | None = None
     fragment: Callable[[str, int], str] | None = None
     begin: str = ""
+    in_block: Callable[[str, str], str] | None = None
     load_matrices: Callable[[int, str], str] | None = None
 
 

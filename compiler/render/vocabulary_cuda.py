@@ -12,9 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from compiler.core.types import DType
-from compiler.loops.ir import SHARED
+from compiler.loops.ir import CLUSTER, RANK, SHARED
 from compiler.render.matrix_text import matrix_helpers, wmma_helpers
-from compiler.render.vocabulary import CopyWords, DeviceWords, Dim3
+from compiler.render.vocabulary import Bounds, CopyWords, DeviceWords
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
@@ -39,17 +39,19 @@ def _literal(value: float, kind: DType) -> str | None:
     return f"((double){text})" if kind.name == "f64" else text
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
-    return _head(name, params, str(prod(block)))
+def _kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
+    return _head(name, params, f"__launch_bounds__({prod(bounds.block)})")
 
 
-def _cuda_kernel(name: str, params: Sequence[str], block: Dim3, resident: int) -> str:
+def _cuda_kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
     """Without a second bound, compilers save registers for blocks that a small grid never has."""
-    return _head(name, params, f"{prod(block)}, {resident}" if resident else str(prod(block)))
+    resident = f", {bounds.resident}" if bounds.resident else ""
+    cluster = f"__cluster_dims__(1, 1, {bounds.cluster}) " if bounds.cluster > 1 else ""
+    return _head(name, params, f"{cluster}__launch_bounds__({prod(bounds.block)}{resident})")
 
 
 def _head(name: str, params: Sequence[str], bounds: str) -> str:
-    return f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)})'
+    return f'extern "C" __global__ void {bounds} {name}({", ".join(params)})'
 
 
 def _array(ctype: str, name: str, size: int, scope: str) -> str:
@@ -99,7 +101,10 @@ CUDA = replace(
     device=replace(
         _DEVICE,
         kernel=_cuda_kernel,
+        axes={**_DEVICE.axes, RANK: "(int)blockIdx.z"},
+        barriers={**_DEVICE.barriers, CLUSTER: "tk_cluster_barrier();"},
         begin="tk_await_earlier();",
+        in_block=lambda address, rank: f"tk_in_block({address}, {rank})",
         load_matrices=lambda count, row: f"tk_load_matrices<{count}>({row})",
     ),
     helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)},

@@ -12,8 +12,8 @@ from compiler.core.types import DType
 from compiler.render.vocabulary import (
     LOCAL,
     NARROW_FLOATS,
+    Bounds,
     DeviceWords,
-    Dim3,
     Vocabulary,
     computed,
     memory_type,
@@ -98,8 +98,8 @@ def _literal(value: float, kind: DType) -> str | None:
     return f"(-{text})" if value < 0 else f"({text})"
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
-    size = ", ".join(map(str, block))
+def _kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
+    size = ", ".join(map(str, bounds.block))
     return f"__kernel __attribute__((reqd_work_group_size({size}))) void {name}({', '.join(params)})"
 
 

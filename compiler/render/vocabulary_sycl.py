@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from compiler.loops.ir import SHARED
 from compiler.render.matrix_text import WMMA_CALLS, joint_matrix_type
-from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
+from compiler.render.vocabulary import LOCAL, Bounds, DeviceWords, Vocabulary
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
@@ -38,8 +38,8 @@ def prelude(header: Path = HEADER, folder: Path = _RUNTIME / "include") -> str:
     return expanded(header.read_text(encoding="utf-8"))
 
 
-def _kernel(name: str, params: Sequence[str], block: Dim3, _resident: int) -> str:
-    x, y, z = block
+def _kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
+    x, y, z = bounds.block
     return f"TK_KERNEL({name}, {x}, {y}, {z}, {', '.join(params)})"
 
 

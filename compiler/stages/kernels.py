@@ -25,7 +25,8 @@ from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import Stage, verify_func, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
-from compiler.render.device import Launch, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import Launch
 from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.layout_changes import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func

@@ -12,8 +12,8 @@ from compiler.core.files import sha256_bytes, sha256_file
 from compiler.graph.extents import dims_text
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.text import print_func
-from compiler.render.device import Launch
 from compiler.render.host import HostPlan, PlanSpecialisation
+from compiler.render.launch import Launch
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.tuned import GraphChoices

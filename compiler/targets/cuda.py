@@ -7,6 +7,7 @@ from functools import partial
 
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
+from compiler.loops.ir import CLUSTER
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
@@ -21,13 +22,17 @@ DEFAULT_ARCH = "sm_70"
 _PACKAGE = "nvidia-cuda-nvrtc-cu12"
 
 _ASYNC = frozenset({"cp.async"})
+_CLUSTER = "cluster"
+_HOPPER = _ASYNC | {_CLUSTER}
+_CLUSTER_BLOCKS = 8
 
 # 48 KiB is what arrays of a size known to the compiler may take of a block's shared memory, everywhere.
 _row = partial(gpu_arch, lanes=32, static_kib=48, registers=255, registers_unit=65536)
 
 # Shared memory that a block may ask for and threads of a unit: CUDA C++ Programming Guide, table "Technical
 # Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions".
-# Copies without waiting (cp.async, 8.0): PTX ISA. Units, clock, bandwidth, L2: data sheet of the card.
+# Copies without waiting (cp.async, 8.0): PTX ISA. Clusters (9.0), of so many blocks everywhere: the guide's
+# "Thread Block Clusters". Units, clock, bandwidth, L2: data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
@@ -38,9 +43,9 @@ ARCHS: dict[str, GpuArch] = {
         _row("sm_86", "RTX 3090", 82, 1536, 128, 1.70, 936, 6, shared_kib=99, features=_ASYNC),
         _row("sm_87", "Orin", 16, 1536, 128, 1.30, 204, 4, shared_kib=163, features=_ASYNC),
         _row("sm_89", "L4", 58, 1536, 128, 2.04, 300, 48, shared_kib=99, features=_ASYNC),
-        _row("sm_90", "H100", 132, 2048, 128, 1.98, 3350, 50, shared_kib=227, features=_ASYNC),
-        _row("sm_100", "B200", 148, 2048, 128, 1.96, 8000, 126, shared_kib=227, features=_ASYNC),
-        _row("sm_120", "RTX 5090", 170, 1536, 128, 2.41, 1792, 96, shared_kib=99, features=_ASYNC),
+        _row("sm_90", "H100", 132, 2048, 128, 1.98, 3350, 50, shared_kib=227, features=_HOPPER),
+        _row("sm_100", "B200", 148, 2048, 128, 1.96, 8000, 126, shared_kib=227, features=_HOPPER),
+        _row("sm_120", "RTX 5090", 170, 1536, 128, 2.41, 1792, 96, shared_kib=99, features=_HOPPER),
     )
 }
 
@@ -52,6 +57,9 @@ def _target(arch: str) -> Target:
     facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names))
     asked = ("shared_bytes_asked", min(item.shared_most for item in archs))
     facts = replace(facts, limits=(*facts.limits, asked))
+    if _CLUSTER in facts.features:
+        limits = (*facts.limits, ("blocks_per_cluster", _CLUSTER_BLOCKS))
+        facts = replace(facts, limits=limits, scopes=facts.scopes | {CLUSTER})
     return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), plan_flags, LANGUAGE, names)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compiler.core.settings import Settings
-    from compiler.render.device import Launch
+    from compiler.render.launch import Launch
     from compiler.targets.target import Target
 
 __all__ = ["DeviceLanguage", "Image", "Images", "Module", "Resource"]

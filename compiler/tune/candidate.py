@@ -13,7 +13,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.text import print_func
 from compiler.lower import lowering
-from compiler.render.device import Launch
+from compiler.render.launch import Launch
 from compiler.schedule.chooser import Chooser, Option, RecordingChooser
 from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules import schedule_func

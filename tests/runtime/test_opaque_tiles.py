@@ -17,7 +17,8 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.matrix_units.wmma import OPAQUE
 from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import verify_func
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.matrix_text import joint_matrix_type
 from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
-from compiler.render.device import DeviceText, Launch, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText, Launch
 from compiler.targets import Target
 from tests.support.emulation import Dim3, Emulated
 from tests.support.opencl_host import open_program

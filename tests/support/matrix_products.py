@@ -13,7 +13,8 @@ from compiler.loops.build import Builder
 from compiler.loops.interp_values import STORAGE, round_tf32
 from compiler.loops.ir import Cast, Expr, Func
 from compiler.loops.matrix_units import UNITS, MatrixUnit
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compiler.loops.text import parse_func
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.render.vocabulary_opencl import OPENCL_CPU
 from compiler.targets import get_target

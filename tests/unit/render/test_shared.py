@@ -11,7 +11,8 @@ from compiler.core.diagnostics import BadInputError, HostError
 from compiler.core.settings import load_settings
 from compiler.core.target import TargetFacts
 from compiler.loops.text import parse_func
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets import get_target
 from compiler.targets.device import Module

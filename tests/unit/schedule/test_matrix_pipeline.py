@@ -10,7 +10,8 @@ import pytest
 from compiler.core.types import F16, F32, DType
 from compiler.loops.build import Builder
 from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func

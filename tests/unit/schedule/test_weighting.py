@@ -10,7 +10,8 @@ import pytest
 from compiler.core.types import F16, F32
 from compiler.loops.build import Builder
 from compiler.loops.ir import Call, Cast, Expr, Func
-from compiler.render.device import DeviceText, render_launches
+from compiler.render.device import render_launches
+from compiler.render.launch import DeviceText
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.rules import schedule_func

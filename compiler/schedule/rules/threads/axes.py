@@ -7,8 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.loops.index_map import AXES
-from compiler.loops.ir import OPERANDS, Expr, Func, Iter
+from compiler.loops.ir import OPERANDS, Expr, Func, Iter, Var
 from compiler.loops.queries import extent_of, variables
+from compiler.loops.simplify import substitute
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import group_sizes
@@ -112,6 +114,29 @@ def _parts(number: int, item: Iter, size: int, found: Sequence[Expr]) -> list[tu
         (Part(number, extent // size, axis // size), users),
         (Part(number, size, axis % size), inside),
     ]
+
+
+def read_by(reader: Site, buffer: str, roles: Sequence[Expr]) -> list[Expr]:
+    """What each element of a buffer is for, in terms of the iterations of the block that reads it.
+
+    roles: the same by the axes of the buffer. Raises ScheduleError unless the block reads each element once.
+    """
+    reads = [load for load in reader.loads if load.buffer.name == buffer]
+    if len(reads) != 1:
+        raise ScheduleError(f"block {reader.name} does not read the result element by element")
+    numbers = {item.var: n for n, item in enumerate(reader.block.iters)}
+    places: dict[int, int] = {}
+    for dim, (index, extent) in enumerate(zip(reads[0].indices, reads[0].buffer.shape, strict=True)):
+        if isinstance(index, Var) and index in numbers:
+            places[dim] = numbers[index]
+        elif extent_of(extent) != 1:
+            raise ScheduleError(f"block {reader.name} reads the result in another order")
+    kept = {number for number, item in enumerate(reader.block.iters) if extent_of(item.extent) > 1}
+    found = set(places.values())
+    if not kept <= found or len(found) < len(places):
+        raise ScheduleError(f"block {reader.name} uses an element of the result more than once")
+    values: dict[str, Expr] = {AXES[dim].name: AXES[number] for dim, number in places.items()}
+    return [substitute(role, values) for role in roles]
 
 
 def extent_of_parts(parts: Sequence[Part]) -> int:

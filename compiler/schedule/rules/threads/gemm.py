@@ -23,6 +23,7 @@ from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
 from compiler.loops.ir import (
     CONSTANT,
+    RANK,
     REGISTER,
     SHARED,
     Buffer,
@@ -39,7 +40,15 @@ from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import plainly_indexed
 from compiler.schedule.rules.options import decide
-from compiler.schedule.rules.threads.axes import Axes, Part, extent_of_parts, find_axes, free_iterations
+from compiler.schedule.rules.threads.axes import (
+    Axes,
+    Part,
+    extent_of_parts,
+    find_axes,
+    free_iterations,
+    read_by,
+)
+from compiler.schedule.rules.threads.cluster import add_up_parts, lay_out_parts
 from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import (
@@ -84,26 +93,34 @@ def _number(parts: Sequence[Part]) -> Expr:
 # ---------------------------------------------------------------- the rule
 
 
-def implicit_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
-    """Schedule a sum of products and its epilogue; False when the structure does not fit."""
+def implicit_gemm(
+    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+) -> bool:
+    """Schedule a sum of products and its epilogue; False when the structure does not fit.
+
+    adds_up: the block that adds up in a cluster of blocks what the batches are parts of.
+    """
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
     if axes is None:
         return False
     if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
         return False
-    gemm = ImplicitGemm(name, block, axes, facts, chooser)
+    gemm = ImplicitGemm(name, block, axes, facts, chooser, adds_up)
     return any(schedule.attempt(gemm.run, follow=follow) for follow in (True, False))
 
 
 class ImplicitGemm:
     """The steps of the rule, in the order in which they are applied.
 
-    `batches` is the number of axes in front of rows and columns: 1 or 0.
+    `batches` is the number of axes in front of rows and columns: 1 or 0. `adds_up` names the block that adds
+    up what batches come to, if they are chunks of a sum and the blocks of a cluster have one each.
     """
 
-    def __init__(self, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser) -> None:
-        self.name, self.block, self.axes = name, block, axes
+    def __init__(
+        self, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+    ) -> None:
+        self.name, self.block, self.axes, self.adds_up = name, block, axes, adds_up
         self.facts, self.chooser = facts, chooser
         self.batches = 1 if axes.batch else 0
         reduce = [
@@ -150,6 +167,7 @@ class ImplicitGemm:
             window=_window(self.inner),
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
+            passed=bool(self.adds_up),
         )
 
     # -- axes
@@ -184,26 +202,15 @@ class ImplicitGemm:
         self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))
         self.s.transform_layout(self.total, IndexMap.of(spatial, roles))
         self.s.transform_block_layout(last, ends)
+        if self.adds_up:
+            lay_out_parts(self.s, self.adds_up, self.s.site(last).target, roles)
 
     def epilogue_map(self, last: str, roles: Sequence[Expr]) -> IndexMap:
         """The same roles in terms of the iterations of the block that reads the result."""
         reader = self.s.site(last)
-        reads = [load for load in reader.loads if load.buffer.name == self.total]
-        if len(reads) != 1 or reader.reduce:
+        if reader.reduce:
             raise ScheduleError(f"block {last} does not read the result element by element")
-        numbers = {item.var: n for n, item in enumerate(reader.spatial)}
-        places: dict[int, int] = {}
-        for dim, index in enumerate(reads[0].indices):
-            if isinstance(index, Var) and index in numbers:
-                places[dim] = numbers[index]
-            elif extent_of(self.block.spatial[dim].extent) != 1:
-                raise ScheduleError(f"block {last} reads the result in another order")
-        kept = {number for number, item in enumerate(reader.spatial) if extent_of(item.extent) > 1}
-        found = set(places.values())
-        if not kept <= found or len(found) < len(places):
-            raise ScheduleError(f"block {last} uses an element of the result more than once")
-        values: dict[str, Expr] = {AXES[dim].name: AXES[number] for dim, number in places.items()}
-        return IndexMap.of(len(reader.spatial), [substitute(role, values) for role in roles])
+        return IndexMap.of(len(reader.spatial), read_by(reader, self.total, roles))
 
     def wide(self, block: Site) -> int:
         """Neighbours along the last axis of a block that are an aligned vector wherever it uses them."""
@@ -271,10 +278,10 @@ class ImplicitGemm:
         row_block, row_thread, row_own = self.s.split(row, (None, tile.along_rows, tile.thread_rows))
         col_block, col_thread, col_own = self.s.split(column, (None, tile.along_columns, tile.thread_columns))
         part, step = self.s.split(terms, (None, tile.depth))
-        grid = [*batch, row_block, col_block]
+        grid = self.grid(batch, row_block, col_block)
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
-        follow = self.s.reverse_compute_at(last, col_block)
+        follow = self.s.reverse_compute_at(last, grid[-1])
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
@@ -284,8 +291,14 @@ class ImplicitGemm:
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
+        if self.adds_up:
+            add_up_parts(self.s, self.adds_up, col_block, [(THREAD, tile.threads)])
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
+
+    def grid(self, batch: Sequence[str], row: str, column: str) -> list[str]:
+        """The loops over blocks, outermost first: those of a cluster are the innermost ones."""
+        return [row, column, *batch] if self.adds_up else [*batch, row, column]
 
     def epilogue(self, tile: ThreadTile, follow: Sequence[str], lanes: int) -> None:
         row, column = follow[-2:]
@@ -306,6 +319,9 @@ class ImplicitGemm:
         Blocks that follow each other may also share columns, or be of a group of columns: fewer of what they
         read has to stay in the cache.
         """
+        if self.adds_up:
+            *grid, chunk = grid
+            self.s.bind(chunk, RANK)
         *batch, row, column = grid
         rows, columns = (extent_of(self.s.loop(loop).extent) for loop in (row, column))
         wide = self.facts.limit("grid_y") or 0

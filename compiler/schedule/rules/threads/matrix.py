@@ -66,8 +66,13 @@ _DOUBT = 1.1
 where machine code is predicted to take 11.4 us on threads and 4.9 on units (a stem, sm_90)."""
 
 
-def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
-    """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits."""
+def matrix_gemm(
+    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+) -> bool:
+    """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits.
+
+    adds_up: as for `implicit_gemm`.
+    """
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
     if axes is None:
@@ -76,7 +81,7 @@ def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
     if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
         return False
-    return MatrixGemm(name, block, axes, facts, chooser).apply(schedule, units)
+    return MatrixGemm(name, block, axes, facts, chooser, adds_up).apply(schedule, units)
 
 
 def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
@@ -209,11 +214,11 @@ class MatrixGemm(ImplicitGemm):
         unrolled = self.decide("unroll", tile.unrolled, [n for n in (1, 2, 4) if most % n == 0])
         deep = tile.depth // unit.steps // unrolled
         part, more, product, step = self.s.split(terms, (None, deep, unrolled, unit.steps))
-        grid = [*batch, row_block, col_block]
+        grid = self.grid(batch, row_block, col_block)
         rounds = [*taps, part]
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
-        follow = self.s.reverse_compute_at(last, col_block)
+        follow = self.s.reverse_compute_at(last, grid[-1])
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)
         if tile.stages > 1 and len(rounds) > 1:
@@ -231,6 +236,9 @@ class MatrixGemm(ImplicitGemm):
         if gathered:
             self.s.unroll(part)
         self.bind_grid(grid)
+        if self.adds_up:
+            threads = [(_GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
+            add_up_parts(self.s, self.adds_up, col_block, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 

@@ -195,7 +195,7 @@ def matrix_options(
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged.registers <= _MOST_REGISTERS and has_room(staged, facts)
+        if staged.registers <= _MOST_REGISTERS and has_room(staged, problem, facts)
     ]
 
 

@@ -1,13 +1,14 @@
 """The rule for long sums with few results: parts of a sum are results of their own, and are added up at last.
 
 A convolution of 512 channels over 7 x 7 places has too few tiles of results for the units of a large GPU. So
-its sum is cut into chunks, which become a batch of the sum of products. What they come to lies in global
-memory; a second launch adds it up and computes the epilogue:
+its sum is cut into chunks, which become a batch of the sum of products:
 
     parts[chunk, ...] = sum over the chunk                 the rule for sums of products, with a batch more
     output[...] = epilogue(sum of parts[...])              a thread for each result
 
-How many chunks, one among them, is a decision by cost: that of the tiles, of the bytes, and of the launch.
+What the chunks come to lies in global memory, and a second launch adds it up; or a cluster of blocks has one
+each, and adds them up itself (`cluster.py`). How many chunks, one among them, and in which of the two ways, are
+decisions by cost: that of the tiles, of the bytes, and of the launch or the barriers of the cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
 from compiler.schedule.rules.threads.axes import find_axes, free_iterations
+from compiler.schedule.rules.threads.cluster import most_blocks
 from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
@@ -57,8 +59,17 @@ _MOST_CHUNKS = 32
 _LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
+_CLUSTER_SECONDS = 0.6e-6
+"""Two barriers of a cluster and the latency of reading another block's memory: an estimate, not measured."""
+
+_PASSED_BYTES_A_CYCLE = 32
+"""What a unit writes and reads of the memory of a cluster in a cycle: an estimate, not measured."""
+
+_LAUNCH, _CLUSTER = (0,), (1,)
+"""Ways to add chunks up, as decisions."""
+
 _DOUBT = 1.1
-"""Chunks have to be so much better by estimate: it is one, and the other launch is certain."""
+"""Chunks have to be so much better by estimate: it is one, and what adds them up is certain."""
 
 _BYTES = 4
 """Of a partial result."""
@@ -70,20 +81,31 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     problem = _problem(schedule.func, block, facts) if block.is_store else None
     if problem is None:
         return False
-    options = _options(problem, usable(block, facts)[:1], facts)
-    (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
+    ways = _ways(problem, usable(block, facts)[:1], facts)
+    fewest = [Option((n,), min(item.cost for item in found)) for n, found in ways.items() if found]
+    (chunks,) = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else (1,)
     if chunks == 1:
         return False
-    return schedule.attempt(_by_chunks, name, block, chunks, facts, chooser)
+    found = ways[chunks]
+    way = chooser.choose(f"{name}.cluster", found) if len(found) > 1 else found[0].value
+    ended = way == _CLUSTER and schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, name)
+    return ended or schedule.attempt(_by_chunks, name, block, chunks, facts, chooser)
 
 
 def _by_chunks(
-    schedule: Schedule, name: str, block: Site, chunks: int, facts: TargetFacts, chooser: Chooser
+    schedule: Schedule,
+    name: str,
+    block: Site,
+    chunks: int,
+    facts: TargetFacts,
+    chooser: Chooser,
+    adds_up: str = "",
 ) -> bool:
     parts = _cut(schedule, name, block, chunks)
-    if not any(rule(schedule, parts, facts, chooser) for rule in (matrix_gemm, implicit_gemm)):
+    if not any(rule(schedule, parts, facts, chooser, adds_up) for rule in (matrix_gemm, implicit_gemm)):
         return False
-    alone(schedule, name, facts, chooser)
+    if not adds_up:
+        alone(schedule, name, facts, chooser)
     return True
 
 
@@ -102,19 +124,32 @@ def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     return GemmProblem(*axes.extents(), inner, steps, 1, narrow=is_narrow(block), smaller=smaller)
 
 
-def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
-    """Numbers of chunks with the cycles until everything is added up."""
+def _ways(
+    problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
+) -> dict[int, list[Option]]:
+    """For numbers of chunks, how they may be added up, with the cycles until everything is."""
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
-    counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
-    costs = [(n, _cost(problem, n, matrix_units, facts)) for n in counts]
-    return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
+    clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
+    found: dict[int, list[Option]] = {}
+    for chunks in (n for n in range(1, most + 1) if problem.inner % n == 0):
+        ways = (_LAUNCH, _CLUSTER) if 1 < chunks <= clusters else (_LAUNCH,)
+        options = [Option(way, _cost(problem, chunks, way, matrix_units, facts)) for way in ways]
+        found[chunks] = [item for item in options if math.isfinite(item.cost)]
+    return found
 
 
-def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
-    """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
+def _cost(
+    problem: GemmProblem,
+    chunks: int,
+    way: tuple[int, ...],
+    matrix_units: Sequence[MatrixUnit],
+    facts: TargetFacts,
+) -> float:
+    """Cycles for a number of chunks, by the best tile, and until they are added up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
+    cut = replace(cut, passed=way == _CLUSTER)
     # as if copies brought both factors: whether they can shows when the block has its layouts
     on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
@@ -122,6 +157,9 @@ def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit],
     if chunks == 1:
         return best
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
+    if way == _CLUSTER:
+        passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
+        return _DOUBT * best + passed + facts.hertz * _CLUSTER_SECONDS
     moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 

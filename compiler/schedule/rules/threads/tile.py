@@ -94,7 +94,8 @@ class GemmProblem:
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
     holds, or a constant where a condition does not hold. window: where several axes number the terms that are
     staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
-    bits. smaller: independent ones, rows and columns of runs that have a part only.
+    bits. smaller: independent ones, rows and columns of runs that have a part only. passed: a block leaves its
+    results in shared memory for the others of its cluster.
     """
 
     batch: int
@@ -107,6 +108,7 @@ class GemmProblem:
     window: int = 0
     narrow: bool = False
     smaller: tuple[tuple[int, int, int], ...] = ()
+    passed: bool = False
 
     @property
     def gathered(self) -> bool:
@@ -210,7 +212,7 @@ def thread_tiles(
         for tile in (_all_tiles(_depths(problem)) if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged is tile or has_room(staged, facts)
+        if staged is tile or has_room(staged, problem, facts)
     ]
 
 
@@ -269,14 +271,15 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
         return False
     if tile.depth > max(4, problem.inner):
         return False
-    return has_room(tile, facts)
+    return has_room(tile, problem, facts)
 
 
-def has_room(tile: BlockTile, facts: TargetFacts) -> bool:
+def has_room(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     """Whether registers and shared memory are enough for a block."""
     per_unit, registers = facts.limit("registers_per_unit"), tile.registers
+    passed = tile.rows * tile.columns * _WORD if problem.passed else 0
     return (
-        tile.shared_bytes <= (facts.shared_limit or 0)
+        tile.shared_bytes + passed <= (facts.shared_limit or 0)
         and registers <= (facts.limit("registers_per_thread") or 255)
         and (per_unit is None or registers * tile.threads <= per_unit)
     )

@@ -1,0 +1,72 @@
+"""Chunks of a sum of products added up within a cluster of blocks, in the launch that makes them.
+
+Each block of a cluster has one chunk of the same tile of results, and leaves what it comes to in its shared
+memory. Then all of them take a share of the tile, read it from every block, and compute the epilogue:
+
+    blockIdx.y (rows), blockIdx.x (columns)
+      blockRank (chunks)
+        threadIdx.x: tile = sum over the chunk                        the rule for sums of products
+        threadIdx.x: parts[chunk, row, column] = tile                 cluster
+      blockRank, threadIdx.x (shares of the tile)
+        output[...] = epilogue(sum of parts[...])
+
+CUDA C++ Programming Guide, "Thread Block Clusters" and "Distributed Shared Memory".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.core.target import TargetFacts
+from compiler.loops.index_map import IndexMap
+from compiler.loops.ir import CLUSTER, RANK, Expr
+from compiler.loops.queries import extent_of
+from compiler.schedule.rules.threads.axes import read_by
+from compiler.schedule.rules.threads.rows import take_result
+from compiler.schedule.schedule import Schedule
+
+
+def most_blocks(facts: TargetFacts) -> int:
+    """Blocks of a cluster, at most; 1 where none pass values to each other."""
+    return (facts.limit("blocks_per_cluster") or 1) if CLUSTER in facts.scopes else 1
+
+
+def lay_out_parts(schedule: Schedule, name: str, parts: str, roles: Sequence[Expr]) -> None:
+    """Let `parts`, and the block `name` that adds them up, run over rows and columns.
+
+    roles: chunk, row and column of an element of `parts`, by its axes. Raises ScheduleError where the block
+    reads it in another order.
+    """
+    site = schedule.site(name)
+    (shape,) = {load.buffer.shape for load in site.loads if load.buffer.name == parts}
+    chunk, *results = read_by(site, parts, roles)
+    last = take_result(schedule, name, follow=True)
+    total, rank = schedule.site(name).target, len(site.spatial)
+    ends = read_by(schedule.site(last), total, results)
+    count = len(schedule.site(last).spatial)
+    schedule.transform_block_layout(name, IndexMap.of(len(site.block.iters), [*results, chunk]))
+    schedule.transform_layout(total, IndexMap.of(rank, results))
+    schedule.transform_block_layout(last, IndexMap.of(count, ends))
+    schedule.transform_layout(parts, IndexMap.of(len(shape), roles))
+
+
+def add_up_parts(schedule: Schedule, name: str, tile: str, threads: Sequence[tuple[str, int]]) -> None:
+    """Place block `name` behind the products of a tile, a share of it for each block of the cluster.
+
+    tile: the loop over tiles that a cluster computes. threads: axes of a block's threads with their extents.
+    """
+    site = schedule.site(name)
+    (parts,) = {load.buffer.name for load in site.loads if load.buffer.name != site.target}
+    (last,) = (one.name for one in schedule.program.readers(site.target))
+    chunks = extent_of(site.reduce[0].extent)
+    row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
+    sizes = [extent for _, extent in threads]
+    own, rank, *loops = schedule.split(schedule.fuse(row, column), (None, chunks, *sizes))
+    schedule.reorder(rank, *loops, own, chunk)
+    results = schedule.reverse_compute_at(last, own)
+    schedule.decompose_reduction(name, chunk)
+    for loop, tag in zip((rank, *loops), (RANK, *(tag for tag, _ in threads)), strict=True):
+        schedule.bind(loop, tag)
+    for loop in (own, chunk, *results):
+        schedule.unroll(loop)
+    schedule.set_scope(parts, CLUSTER)
