@@ -60,13 +60,23 @@ def add_up_parts(schedule: Schedule, name: str, tile: str, threads: Sequence[tup
     (last,) = (one.name for one in schedule.program.readers(site.target))
     chunks = extent_of(site.reduce[0].extent)
     row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
-    sizes = [extent for _, extent in threads]
-    own, rank, *loops = schedule.split(schedule.fuse(row, column), (None, chunks, *sizes))
-    schedule.reorder(rank, *loops, own, chunk)
-    results = schedule.reverse_compute_at(last, own)
+    schedule.reverse_compute_at(last, column)
+    rank, row, column = _shares(schedule, row, column, chunks)
+    own, *loops = schedule.split(schedule.fuse(row, column), (None, *(extent for _, extent in threads)))
     schedule.decompose_reduction(name, chunk)
     for loop, tag in zip((rank, *loops), (RANK, *(tag for tag, _ in threads)), strict=True):
         schedule.bind(loop, tag)
-    for loop in (own, chunk, *results):
+    for loop in (own, chunk):
         schedule.unroll(loop)
     schedule.set_scope(parts, CLUSTER)
+
+
+def _shares(schedule: Schedule, row: str, column: str, blocks: int) -> tuple[str, str, str]:
+    """Loops over the blocks of a cluster, and the rows and columns of the share of each: equal ones, if any."""
+    rows, columns = (extent_of(schedule.loop(loop).extent) for loop in (row, column))
+    if rows % blocks == 0 or columns % blocks:
+        rank, row = schedule.split(row, (blocks, None))
+        return rank, row, column
+    rank, column = schedule.split(column, (blocks, None))
+    schedule.reorder(rank, row, column)
+    return rank, row, column

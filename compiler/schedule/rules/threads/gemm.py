@@ -282,6 +282,8 @@ class ImplicitGemm:
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
         follow = self.s.reverse_compute_at(last, grid[-1])
+        if self.adds_up:
+            add_up_parts(self.s, self.adds_up, col_block, [(THREAD, tile.threads)])
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
@@ -291,8 +293,6 @@ class ImplicitGemm:
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
-        if self.adds_up:
-            add_up_parts(self.s, self.adds_up, col_block, [(THREAD, tile.threads)])
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 
