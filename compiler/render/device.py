@@ -54,6 +54,7 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
+from compiler.loops.linear import Linear
 from compiler.loops.matrix_units import UNITS
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import FunctionPrinter, KernelPrinter, stripped
@@ -368,9 +369,11 @@ class _LaunchPrinter(IndexPrinter):
         """As for any buffer; in memory of a cluster, the block that holds an element comes first."""
         if buffer.scope != CLUSTER:
             return super().place(buffer, index)
-        part = self._part(buffer)
-        rank = self.sim.simplify(index // part)
-        pointer, offset = super().place(buffer, self.sim.simplify(index % part))
+        part, place = self._part(buffer), self.sim.linear(index)
+        ranks = {atom: count // part for atom, count in place.terms.items() if count % part == 0}
+        inside = {atom: count for atom, count in place.terms.items() if atom not in ranks}
+        rank = self.sim.emit(Linear(ranks, place.constant // part))
+        pointer, offset = super().place(buffer, self.sim.emit(Linear(inside, place.constant % part)))
         if isinstance(rank, Var) and rank.name == self._rank:
             return pointer, offset
         if self.device.in_block is None:

@@ -135,6 +135,21 @@ TK_INLINE void tk_await_earlier() {
 #endif
 }
 
+/* ---------------------------------------------------------------- clusters of blocks */
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+/* All threads of all blocks of the cluster (PTX ISA, barrier.cluster). */
+TK_INLINE void tk_cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* Where the block of a rank has what this one has at an address of its shared memory (PTX ISA, mapa). */
+template <class T> TK_INLINE T *tk_in_block(T *own, int rank) {
+    T *at;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(at) : "l"(own), "r"(rank));
+    return at;
+}
+#endif
+
 /* ---------------------------------------------------------------- copies from global to shared memory */
 
 /* Starts copying 4, 8 or 16 bytes, both places aligned to that; done at once where the hardware has no such copies. */
