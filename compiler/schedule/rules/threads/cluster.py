@@ -50,25 +50,33 @@ def lay_out_parts(schedule: Schedule, name: str, parts: str, roles: Sequence[Exp
     schedule.transform_layout(parts, IndexMap.of(len(shape), roles))
 
 
-def add_up_parts(schedule: Schedule, name: str, tile: str, threads: Sequence[tuple[str, int]]) -> None:
-    """Place block `name` behind the products of a tile, a share of it for each block of the cluster.
+def place_sums(schedule: Schedule, name: str, tile: str) -> tuple[str, str]:
+    """Place block `name` behind the products of a tile: a share of it for each block of the cluster.
 
-    tile: the loop over tiles that a cluster computes. threads: axes of a block's threads with their extents.
+    tile: the loop over tiles that a cluster computes. Gives the loops over rows and columns of a share.
     """
     site = schedule.site(name)
     (parts,) = {load.buffer.name for load in site.loads if load.buffer.name != site.target}
     (last,) = (one.name for one in schedule.program.readers(site.target))
-    chunks = extent_of(site.reduce[0].extent)
     row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
     schedule.reverse_compute_at(last, column)
-    rank, row, column = _shares(schedule, row, column, chunks)
-    own, *loops = schedule.split(schedule.fuse(row, column), (None, *(extent for _, extent in threads)))
+    rank, row, column = _shares(schedule, row, column, extent_of(site.reduce[0].extent))
     schedule.decompose_reduction(name, chunk)
-    for loop, tag in zip((rank, *loops), (RANK, *(tag for tag, _ in threads)), strict=True):
-        schedule.bind(loop, tag)
-    for loop in (own, chunk):
-        schedule.unroll(loop)
+    schedule.unroll(chunk)
+    schedule.bind(rank, RANK)
     schedule.set_scope(parts, CLUSTER)
+    return row, column
+
+
+def share_sums(schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple[str, int]]) -> None:
+    """Give the results of a share to threads: axes of a block with their extents.
+
+    The last thing that is done: behind it, rows and columns of a share cannot be told from its number.
+    """
+    own, *bound = schedule.split(schedule.fuse(*loops), (None, *(extent for _, extent in threads)))
+    for loop, (tag, _) in zip(bound, threads, strict=True):
+        schedule.bind(loop, tag)
+    schedule.unroll(own)
 
 
 def _shares(schedule: Schedule, row: str, column: str, blocks: int) -> tuple[str, str, str]:

@@ -48,7 +48,7 @@ from compiler.schedule.rules.threads.axes import (
     free_iterations,
     read_by,
 )
-from compiler.schedule.rules.threads.cluster import add_up_parts, lay_out_parts
+from compiler.schedule.rules.threads.cluster import lay_out_parts, place_sums, share_sums
 from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import (
@@ -282,8 +282,7 @@ class ImplicitGemm:
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        if self.adds_up:
-            add_up_parts(self.s, self.adds_up, col_block, [(THREAD, tile.threads)])
+        sums = place_sums(self.s, self.adds_up, col_block) if self.adds_up else None
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
@@ -293,6 +292,8 @@ class ImplicitGemm:
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
+        if sums is not None:
+            share_sums(self.s, sums, [(THREAD, tile.threads)])
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 

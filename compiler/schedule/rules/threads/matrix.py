@@ -35,7 +35,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.threads.axes import Part, extent_of_parts, find_axes
-from compiler.schedule.rules.threads.cluster import add_up_parts
+from compiler.schedule.rules.threads.cluster import place_sums, share_sums
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks
 from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
@@ -220,9 +220,7 @@ class MatrixGemm(ImplicitGemm):
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        if self.adds_up:
-            threads = [(_GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
-            add_up_parts(self.s, self.adds_up, col_block, threads)
+        sums = place_sums(self.s, self.adds_up, col_block) if self.adds_up else None
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)
         if tile.stages > 1 and len(rounds) > 1:
@@ -240,6 +238,9 @@ class MatrixGemm(ImplicitGemm):
         if gathered:
             self.s.unroll(part)
         self.bind_grid(grid)
+        if sums is not None:
+            groups = tile.along_rows * tile.along_columns
+            share_sums(self.s, sums, [(_GROUP, groups), (THREAD, unit.lanes)])
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 
