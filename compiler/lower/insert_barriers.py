@@ -243,7 +243,7 @@ def _written_apart(stmt: Stmt) -> frozenset[str]:
     moving = {item.var.name for item in block.iters if int_of(item.extent) != 1}
     places = [index for index in store.indices if not any(isinstance(n, Load) for n in index.walk())]
     used = {name for index in places for name in variables(index)}
-    own = store.buffer.scope == GLOBAL and store.buffer.alias_of is None
+    own = store.buffer.scope in (GLOBAL, CLUSTER) and store.buffer.alias_of is None
     own = own and all(item.kind == "spatial" for item in block.iters)
     return frozenset({store.buffer.name}) if own and moving <= used else frozenset()
 

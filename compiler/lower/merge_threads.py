@@ -10,8 +10,7 @@ bound to `threadIdx`:
       for t bound threadIdx.x: y = sums                   y = sums
 
 A loop over blocks with the annotation THREADS gives each of its iterations to a thread. Loops over the blocks
-of a cluster become one, too: memory of scope `cluster`, which is declared around them, passes values from one
-block to another behind a barrier of all, and no block ends while another one may read its part.
+of a cluster become one, too; memory of scope `cluster` is declared around it, all other memory inside.
 
 The end of a loop over threads, where all of them met, becomes a barrier where `insert_barriers` finds that
 one is needed. Work outside of any such loop is done by every thread if it only writes the thread's own
@@ -30,7 +29,6 @@ from compiler.loops.ir import (
     CLUSTER,
     RANK,
     Alloc,
-    Barrier,
     Block,
     Buffer,
     For,
@@ -105,7 +103,7 @@ class _Launch:
         self._find_axes(stmt)
         wide = {axis.var.name: axis.extent for axis in self.threads.values() if axis.extent > 1}
         body = insert_barriers(self._spread(stmt, frozenset()), self.leaves, wide)
-        body = allocating(own, seq(body, Barrier(CLUSTER)) if passed else body)
+        body = allocating(own, body)
         for tag, axis in sorted(self.threads.items(), key=lambda item: (item[0] == RANK, item[0])):
             body = For(axis.var, const(axis.extent), body, ForKind.BOUND, tag)
         body = allocating(passed, body)

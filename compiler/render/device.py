@@ -164,6 +164,8 @@ class _LaunchPrinter(IndexPrinter):
         else:
             self.stmt(nest)
         self._begin()
+        if self._extents[RANK] > 1:
+            self.writer.line(self.device.end)
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
         bounds = Bounds(block, resident_blocks(nest, grid, block, self._facts), self._extents[RANK])

@@ -56,6 +56,7 @@ class DeviceWords:
     begin: a statement in front of the first use of what other launches write; empty where none is needed.
     in_block: where the block of a rank has what this one has at an address of its shared memory, (address,
     rank); None where blocks form no clusters.
+    end: a statement at the end where other blocks may still read a block's memory; empty where none can.
     load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row); None
     where each lane loads its own.
 
@@ -73,6 +74,7 @@ class DeviceWords:
     fragment: Callable[[str, int], str] | None = None
     begin: str = ""
     in_block: Callable[[str, str], str] | None = None
+    end: str = ""
     load_matrices: Callable[[int, str], str] | None = None
 
 

@@ -104,6 +104,7 @@ CUDA = replace(
         axes={**_DEVICE.axes, RANK: "(int)blockIdx.z"},
         barriers={**_DEVICE.barriers, CLUSTER: "tk_cluster_barrier();"},
         begin="tk_await_earlier();",
+        end="tk_cluster_end();",
         in_block=lambda address, rank: f"tk_in_block({address}, {rank})",
         load_matrices=lambda count, row: f"tk_load_matrices<{count}>({row})",
     ),

@@ -142,6 +142,10 @@ TK_INLINE void tk_await_earlier() {
 TK_INLINE void tk_cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+/* No block ends while another one may read its memory: nothing is to be seen behind it. */
+TK_INLINE void tk_cluster_end() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+}
 /* Where the block of a rank has what this one has at an address of its shared memory (PTX ISA, mapa). */
 template <class T> TK_INLINE T *tk_in_block(T *own, int rank) {
     T *at;
