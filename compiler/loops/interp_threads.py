@@ -198,6 +198,8 @@ class Scheduler:
         behind = {rank: block for rank, block in blocks.items() if (block[0].blocked or ())[:2] != _CLUSTER}
         if not behind and len({task.blocked for task in waiting}) > 1:
             raise _divergent("blocks of one cluster wait at different barriers")
+        if waiting and not behind and len(blocks) < self.extents.get(RANK, 1):
+            raise _divergent("a block of the cluster has ended without it")
         if self.monitor is not None and not behind:
             self.monitor.meet_in_cluster()
         for rank, block in (behind or blocks).items():

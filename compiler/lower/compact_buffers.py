@@ -23,6 +23,7 @@ from compiler.loops.ir import (
     Binary,
     Buffer,
     Expr,
+    For,
     Func,
     If,
     Indexed,
@@ -33,6 +34,7 @@ from compiler.loops.ir import (
     Var,
     binary,
     const,
+    statements,
 )
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, variables_of, writes_of
@@ -111,9 +113,7 @@ def _strides(buffer: Buffer, extent: tuple[int, ...]) -> tuple[Expr, ...] | None
 def _box(alloc: Alloc, scope: Scope) -> _Box | None:
     """The box of all accesses below an allocation; None when it is not smaller than the buffer."""
     buffer = alloc.buffer
-    threads = (
-        {loop.var.name for loop in scope.loops if loop.over_threads} if buffer.scope == SHARED else set()
-    )
+    threads = {loop.var.name for loop in _loops_of_sharers(alloc, scope) if loop.over_threads}
     accesses: list[tuple[tuple[Expr, ...], Simplifier]] = []
     inner, vectors = set(threads), False  # the threads that share a buffer: it holds what all of them access
     for item, here in scoped(alloc.body, scope):
@@ -139,6 +139,13 @@ def _box(alloc: Alloc, scope: Scope) -> _Box | None:
     if lengths == shape and all(int_of(begin) == 0 for begin, _, _ in dims):
         return None
     return _Box(tuple(begin for begin, _, _ in dims), lengths, tuple(step for _, _, step in dims))
+
+
+def _loops_of_sharers(alloc: Alloc, scope: Scope) -> list[For]:
+    """The loops whose iterations share a buffer: those of a block around it, those of a cluster inside."""
+    if alloc.buffer.scope == CLUSTER:
+        return [item for item in statements(alloc.body) if isinstance(item, For)]
+    return [*scope.loops] if alloc.buffer.scope == SHARED else []
 
 
 def _range(

@@ -161,6 +161,52 @@ def test_races_of_threads_are_found(old: str, new: str, race: bool) -> None:
         interpret(func, inputs, races=True)
 
 
+CLUSTER = """
+func f(x: f32[2, 4]) -> (y: f32[4])
+  for b in 0..1 bound(blockIdx.x)
+    alloc parts: f32[2, 4] @cluster
+    for r in 0..2 bound(blockRank)
+      alloc s: f32[4] @shared
+      for t in 0..4 bound(threadIdx.x)
+        s[t] = x[r, t]
+        barrier shared
+        parts[r, t] = s[3 - t]
+        barrier cluster
+        if t < 2
+          y[r * 2 + t] = parts[0, r * 2 + t] + parts[1, r * 2 + t]
+"""
+
+
+def test_blocks_of_a_cluster_see_what_others_left_in_their_memory() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert go(CLUSTER, x=x)["y"].tolist() == [10, 8, 6, 4]
+    interpret(parse_func(CLUSTER), {"x": x}, races=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("barrier cluster", "barrier shared", "parallel blocks use the same element of `parts`"),
+        ("        barrier shared\n", "", "parallel threads use the same element of `s`"),
+        ("parts[r, t] = s", "parts[0, t] = s", "parallel blocks use the same element of `parts`"),
+        ("s[3 - t]\n        b", "s[3 - t]\n        if r < 1\n          b", "parallel blocks use"),
+    ],
+)
+def test_races_and_barriers_of_clusters(old: str, new: str, found: str) -> None:
+    func = parse_func(CLUSTER.replace(old, new))
+    with pytest.raises(ProgramError, match=found):
+        interpret(func, {"x": np.zeros((2, 4), np.float32)}, races=True)
+
+
+@pytest.mark.parametrize("cond", ["r < 1", "t < 1", "r + t < 2"])
+def test_barriers_that_only_some_of_a_cluster_reach_are_refused(cond: str) -> None:
+    with pytest.raises(ProgramError, match="only some of the threads"):
+        go(
+            CLUSTER.replace("barrier cluster", f"if {cond}\n          barrier cluster"),
+            x=np.zeros((2, 4), np.float32),
+        )
+
+
 def test_atomics_by_address() -> None:
     text = """
 func f(x: i32[8]) -> (y: i32[2])

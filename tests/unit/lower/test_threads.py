@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 import pytest
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.node import rewrite_nodes
+from compiler.core.target import TargetFacts
 from compiler.loops.interp import interpret
-from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
+from compiler.loops.ir import CLUSTER, SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
 from compiler.loops.walk import replace_buffers
@@ -19,6 +21,7 @@ from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.merge_threads import merge_threads
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
+from compiler.lower.verify_launch import problems_of_launches
 from tests.support.gpu import SM_70
 from tests.support.kernels import lower_all
 
@@ -48,11 +51,11 @@ def tags(func: Func) -> list[str | None]:
     return [item.tag for item in statements(func.body) if isinstance(item, For) and item.tag]
 
 
-def check(text: str) -> Func:
+def check(text: str, facts: TargetFacts = SM_70) -> Func:
     """The lowered program, which computes the same and does not race."""
     func = parse_func(text)
     verify_func(func)
-    lowered = lower_all(func, SM_70)
+    lowered = lower_all(func, facts)
     source = np.random.default_rng(0)
     inputs = {
         item.name: source.standard_normal([int(n.value) for n in item.shape]).astype(np.float32)
@@ -362,3 +365,62 @@ def test_padded_rows_stay_padded_when_shared_memory_shrinks() -> None:
 def test_other_devices_are_left_alone() -> None:
     func = parse_func(TURN.replace("READ", BACKWARDS))
     assert merge_threads(func, replace(SM_70, binds_threads=False)) is func
+
+
+CHUNKS = """
+func chunks(x: f32[4, 64]) -> (y: f32[64])
+  local t: f32[4, 64] @shared
+  local parts: f32[4, 64] @cluster
+  for b in 0..2 bound(blockIdx.x)
+    for r in 0..4 bound(blockRank)
+      for i in 0..32 bound(threadIdx.x)
+        block t(a: spatial 4 = r, v: spatial 64 = b * 32 + i)
+          reads x[a, v]
+          writes t[a, v]
+          t[a, v] = x[a, v]
+      for i1 in 0..32 bound(threadIdx.x)
+        block parts(a1: spatial 4 = r, v1: spatial 64 = b * 32 + i1)
+          reads t[a1, v1 // 32 * 64 + 31 - v1]
+          writes parts[a1, v1]
+          parts[a1, v1] = t[a1, v1 // 32 * 64 + 31 - v1]
+    for r1 in 0..4 bound(blockRank)
+      for i2 in 0..32 bound(threadIdx.x)
+        block y(v2: spatial 64 = b * 32 + r1 * 8 + i2) where i2 < 8
+          reads parts[0, v2], parts[1, v2], parts[2, v2], parts[3, v2]
+          writes y[v2]
+          y[v2] = parts[0, v2] + parts[1, v2] + parts[2, v2] + parts[3, v2]
+"""
+HOPPER = replace(SM_70, scopes=SM_70.scopes | {CLUSTER}, limits=(*SM_70.limits, ("blocks_per_cluster", 8)))
+
+
+def test_blocks_of_a_cluster_meet_where_one_reads_what_another_wrote() -> None:
+    lowered = check(CHUNKS, HOPPER)
+    assert tags(lowered) == ["blockIdx.x", "blockRank", "threadIdx.x"]
+    scopes = [item.scope for item in statements(lowered.body) if isinstance(item, Barrier)]
+    assert scopes == ["shared", "cluster"], "threads of a block first, then all of the cluster, once"
+    sizes = {
+        item.buffer.name: item.buffer.shape[0] for item in statements(lowered.body) if isinstance(item, Alloc)
+    }
+    assert sizes == {"t": const(32), "parts": const(128)}, "a tile of a block, and one of each block"
+
+
+def test_a_barrier_of_a_block_is_not_enough_for_a_cluster() -> None:
+    lowered = lower_all(parse_func(CHUNKS), HOPPER)
+    broken = rewrite_nodes(lowered, lambda item: Barrier(SHARED) if isinstance(item, Barrier) else None)
+    with pytest.raises(Exception, match="parallel blocks use the same element"):
+        interpret(broken, {"x": np.zeros((4, 64), np.float32)}, races=True)
+
+
+def test_clusters_have_limits() -> None:
+    func = lower_all(parse_func(CHUNKS), HOPPER)
+    small = replace(HOPPER, limits=(*HOPPER.limits, ("blocks_per_cluster", 2), ("shared_bytes", 200)))
+    found = [str(item) for item in problems_of_launches(func, small)]
+    assert ["cluster of 4 blocks" in item for item in found] == [True, False]
+    assert "256 bytes of shared memory" in found[1], "32 elements of each: those of other blocks are theirs"
+    assert any("lies in cluster memory" in str(item) for item in problems_of_launches(func, SM_70))
+    both = rewrite_nodes(func, lambda item: item.replace(tag="blockIdx.z") if _is_over_blocks(item) else None)
+    assert any("both bound" in str(item) for item in problems_of_launches(both, HOPPER))
+
+
+def _is_over_blocks(item: object) -> TypeGuard[For]:
+    return isinstance(item, For) and item.tag == "blockIdx.x"

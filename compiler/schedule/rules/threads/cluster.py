@@ -80,7 +80,7 @@ def share_sums(schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple
 
 
 def _shares(schedule: Schedule, row: str, column: str, blocks: int) -> tuple[str, str, str]:
-    """Loops over the blocks of a cluster, and the rows and columns of the share of each: equal ones, if any."""
+    """Loops over the blocks of a cluster, and rows and columns of the share of each: equal ones, if any."""
     rows, columns = (extent_of(schedule.loop(loop).extent) for loop in (row, column))
     if rows % blocks == 0 or columns % blocks:
         rank, row = schedule.split(row, (blocks, None))

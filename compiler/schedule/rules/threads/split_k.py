@@ -7,7 +7,7 @@ its sum is cut into chunks, which become a batch of the sum of products:
     output[...] = epilogue(sum of parts[...])              a thread for each result
 
 What the chunks come to lies in global memory, and a second launch adds it up; or a cluster of blocks has one
-each, and adds them up itself (`cluster.py`). How many chunks, one among them, and in which of the two ways, are
+each, and adds them up itself (`cluster.py`). How many chunks, one among them, and which of the two, are
 decisions by cost: that of the tiles, of the bytes, and of the launch or the barriers of the cluster.
 """
 

@@ -94,8 +94,8 @@ class GemmProblem:
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
     holds, or a constant where a condition does not hold. window: where several axes number the terms that are
     staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
-    bits. smaller: independent ones, rows and columns of runs that have a part only. passed: a block leaves its
-    results in shared memory for the others of its cluster.
+    bits. smaller: independent ones, rows and columns of runs that have a part only. passed: each
+    block leaves its results in shared memory, for the others of its cluster.
     """
 
     batch: int
