@@ -1,4 +1,4 @@
-"""Kernels of clusters of blocks by hand for the emulator: right ones, and wrong ones with what it finds in them."""
+"""Kernels of clusters of blocks by hand for the emulator: right ones, wrong ones with what it finds."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ WRONG_CLUSTERS: dict[str, Wrong] = {
             "if (rank == 1) s0[31 - x] = 0.0f;",
             "tk_cluster_barrier();",
         ),
-        f"race: {_T0}1) writes shared s0[31], which thread (31, 0, 0) of block (0, 0, 0) read with no cluster "
-        "barrier between (line 7: `if (rank == 0)",
+        f"race: {_T0}1) writes shared s0[31], which thread (31, 0, 0) of block (0, 0, 0) read with no "
+        "cluster barrier between (line 7: `if (rank == 0)",
         "line 9: `if (rank == 1) s0[31 - x] = 0.0f;`",
     ),
     "cluster: read while another block writes again": _of(
@@ -131,7 +131,7 @@ WRONG_CLUSTERS: dict[str, Wrong] = {
             "tk_async_wait<0>();",
             "tk_cluster_barrier();",
         ),
-        "asynchronous copy: T0 reads shared s0[0] of block (0, 0, 1) before what is copied there was waited for",
+        "asynchronous copy: T0 reads shared s0[0] of block (0, 0, 1) before what is copied there was waited",
     ),
     "cluster: a copy that is waited for behind the barrier": _of(
         _wrong(
@@ -161,7 +161,8 @@ WRONG_CLUSTERS: dict[str, Wrong] = {
     ),
     "cluster: barrier that a block does not reach": _of(
         _wrong("if (rank == 0) tk_cluster_barrier();", "b1[rank * 32 + x] = b0[x];"),
-        "divergent barrier: T0 waits; line 5: `if (rank == 0) tk_cluster_barrier();`; block (0, 0, 1) has ended",
+        "divergent barrier: T0 waits; line 5: `if (rank == 0) tk_cluster_barrier();`; ",
+        "; block (0, 0, 1) has ended",
     ),
     "cluster: two barriers in two branches": _of(
         _wrong(
@@ -196,7 +197,7 @@ WRONG_CLUSTERS: dict[str, Wrong] = {
             _READ,
             "tk_cluster_barrier();",
         ),
-        "uninitialised: thread (31, 0, 0) of block (0, 0, 0) reads shared s0[31] of block (0, 0, 1), which that",
+        "uninitialised: thread (31, 0, 0) of block (0, 0, 0) reads shared s0[31] of block (0, 0, 1), ",
     ),
     "cluster: global memory in place of shared": _of(
         _wrong(*_WRITE, "b1[rank * 32 + x] = *tk_in_block(b0 + x, 1 - rank);", "tk_cluster_barrier();"),
@@ -204,7 +205,7 @@ WRONG_CLUSTERS: dict[str, Wrong] = {
     ),
     "cluster: writes to another block": _of(
         _wrong("tk_in_block(s0, 1 - rank)[x] = b0[x];", *_WRITE[1:], "b1[rank * 32 + x] = s0[x];"),
-        "cluster: T0 writes shared s0[0] of block (0, 0, 1); the emulator knows reads of other blocks' memory",
+        "cluster: T0 writes shared s0[0] of block (0, 0, 1); the emulator knows reads of other blocks'",
     ),
     "cluster: misaligned wide load": _of(
         _wrong(
