@@ -267,11 +267,14 @@ KNOWN: dict[str, Known] = {
         barriers=8,
         waits=(4, 1),
     ),
-    # Another block's memory has the banks of one's own; 40 blocks, of which 6 clusters run and stand for all.
+    # Another block's memory has the banks of one's own; each waits for its own copies. 40 blocks, of which 6 clusters run and stand for all.
     "shared memory of another block": Known(
         (
-            "s0[x] = b0[x];",
+            "tk_async_copy<4>(s0 + x, b0 + x);",
+            "tk_async_commit();",
             "s0[x + 32] = b0[x];",
+            "tk_cluster_barrier();",
+            "tk_async_wait<0>();",
             "tk_cluster_barrier();",
             "const float *const there = tk_in_block(s0, 1 - (int)blockIdx.z % 2);",
             "b1[(int)blockIdx.z * 32 + x] = there[x * 2];",
@@ -283,7 +286,8 @@ KNOWN: dict[str, Known] = {
             ("tk_f32x4", Want("shared load", 40, 1280, 160, 160, 1)),
         ),
         grid=(1, 1, 40),
-        barriers=2,
+        barriers=3,
+        waits=(40, 40),
         cluster=2,
     ),
 }
