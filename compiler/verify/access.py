@@ -1,7 +1,7 @@
 """What the accesses of a module's kernels cost on a GPU, counted in the emulator from real addresses.
 
 Some blocks of each launch run, on memory that holds 0, and their counts stand for all: the first block, the
-last one, and some between them. `runtime/emulator/access.cpp` counts.
+last one, and some between them; of clusters of blocks whole ones. `runtime/emulator/access.cpp` counts.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ def measure_module(
     module = split_module(text, subgroup)
     emulation = Emulation(build_emulation(text, settings, subgroup=subgroup, access=True))
     kernels = {one.name: one for one in module.kernels}
-    calls = [(one, block) for one in launches for block in sampled(one.grid, blocks)]
+    calls = [
+        (one, unit) for one in launches for unit in _sampled_units(one.grid, kernels[one.function], blocks)
+    ]
 
     def measured(call: tuple[Launched, tuple[int, float]]) -> list[Counted]:
-        one, (block, _) = call
+        one, (unit, _) = call
         rows, problem = emulation.measure(
-            one.function, one.grid, one.block, kernels[one.function].sizes, block
+            one.function, one.grid, one.block, kernels[one.function].sizes, unit
         )
         if problem:
             raise WrongResultError("the emulator found a defect in a kernel", where=one.function, why=problem)
@@ -147,6 +149,12 @@ def sampled(grid: Grid, most: int) -> list[tuple[int, float]]:
     ]
 
 
+def _sampled_units(grid: Grid, kernel: EmulatedKernel, most: int) -> list[tuple[int, float]]:
+    """What runs of a launch: blocks, or the clusters that they form, about `most` blocks in all."""
+    x, y, z = grid
+    return sampled((x, y, -(-z // kernel.cluster)), most // kernel.cluster)
+
+
 def _places(extent: int, most: int) -> list[tuple[int, float]]:
     if extent <= most:
         return [(place, 1.0) for place in range(extent)]
@@ -170,7 +178,7 @@ def _launch(
         grid=one.grid,
         block=one.block,
         calls=one.calls,
-        sampled=len(parts),
+        sampled=len(parts) * kernel.cluster,
         lanes=lanes,
         barriers=round(barriers / _count(one.grid), _DECIMALS),
         cut=sum(row.requests for _, row in weighted if row.kind == "cut"),

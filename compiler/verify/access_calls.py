@@ -90,9 +90,9 @@ class Emulation:
         self._table = _Table.in_dll(self._library, "tk_emulation_access_v1")
 
     def measure(
-        self, function: str, grid: Grid, block: Grid, sizes: Sequence[str], number: int
+        self, function: str, grid: Grid, block: Grid, sizes: Sequence[str], unit: int
     ) -> tuple[list[Counted], str]:
-        """Run block `number` of a grid; `sizes` are the parameters with their elements.
+        """Run block `unit` of a grid, or cluster `unit` of blocks; `sizes`: parameters with their elements.
 
         Returns the counts, and what the emulator found wrong.
         """
@@ -121,7 +121,7 @@ class Emulation:
                 )
             )
 
-        self._table.measure(ctypes.byref(launch), number, _Tell(tell), message, _MESSAGE_BYTES)
+        self._table.measure(ctypes.byref(launch), unit, _Tell(tell), message, _MESSAGE_BYTES)
         return rows, message.value.decode(errors="replace")
 
     def lines(self, places: Iterable[int]) -> dict[int, int]:

@@ -62,6 +62,8 @@ _KERNEL = re.compile(
     re.MULTILINE,
 )
 _SIZE = re.compile(r"\w+\[\d+(?:\+\d+/\d+)?\]")
+_CLUSTER = re.compile(r"__cluster_dims__\(([^)]*)\)")
+_CLUSTER_OF_Z = re.compile(r"1, 1, ([2-8])")
 _UNIT = "kernels.cpp"
 """The name of a source of kernels: the emulator looks for it among the places of a call."""
 _LINES_A_FILE = 1500
@@ -83,12 +85,14 @@ class EmulatedKernel:
     """A kernel's part of a module: its text, from `line` on; `sizes`: its parameters with their elements.
 
     Where a batch is free, with how many more there are for so many further blocks along z: `b0[64+80/1]`.
+    cluster: how many blocks along z share their memory, 1 where none do.
     """
 
     name: str
     sizes: tuple[str, ...]
     line: int
     text: str
+    cluster: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ class EmulatedModule:
 def split_module(text: str, subgroup: int | None = None) -> EmulatedModule:
     """Take a module of CUDA or HIP apart; `subgroup` is the number of lanes, by default the language's.
 
-    Raises BadInputError when it has no kernels, or one that does not say how large its buffers are.
+    Raises BadInputError when it has no kernels, or one that does not say how large its buffers are, or one
+    with clusters of another shape than 1 x 1 x 2 to 1 x 1 x 8.
     """
     found = list(_KERNEL.finditer(text))
     if not found:
@@ -122,11 +127,26 @@ def split_module(text: str, subgroup: int | None = None) -> EmulatedModule:
             tuple(_SIZE.findall(item["sizes"])),
             text.count("\n", 0, item.start()) + 1,
             text[item.start() : end],
+            _cluster_of(item["name"], item[0]),
         )
         for item, end in zip(found, ends, strict=True)
     )
     language = "hip" if _HIP_MARK in text else "cuda"
     return EmulatedModule(text[: found[0].start()], kernels, subgroup or _SUBGROUPS[language])
+
+
+def _cluster_of(name: str, head: str) -> int:
+    found = _CLUSTER.search(head)
+    if found is None:
+        return 1
+    along_z = _CLUSTER_OF_Z.fullmatch(found[1].strip())
+    if along_z is None:
+        raise BadInputError(
+            "the emulator has no clusters of this shape",
+            where=name,
+            why=f"it has blocks of {found[1]}; known are 1, 1, 2 to 1, 1, 8",
+        )
+    return int(along_z[1])
 
 
 def build_emulation(
@@ -214,7 +234,7 @@ def _units(module: EmulatedModule) -> list[str]:
         if lines >= _LINES_A_FILE:
             units.append(f'#line 1 "{_UNIT}"\n{module.prelude}')
             lines = 0
-        registration = f'TK_EMULATED({kernel.name}, "{" ".join(kernel.sizes)}")\n'
+        registration = f'TK_EMULATED({kernel.name}, "{" ".join(kernel.sizes)}", {kernel.cluster})\n'
         units[-1] += f'#line {kernel.line} "{_UNIT}"\n{kernel.text}\n{registration}'
         lines += kernel.text.count("\n")
     return units

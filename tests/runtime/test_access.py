@@ -70,6 +70,12 @@ def test_sums_of_a_launch(narrow: dict[str, LaunchAccess]) -> None:
     assert every == pytest.approx(1.0)
 
 
+def test_clusters_are_sampled_as_a_whole(narrow: dict[str, LaunchAccess]) -> None:
+    found = narrow["shared memory of another block"]
+    assert (found.sampled, found.blocks) == (12, 40)
+    assert {row.kind for row in found.rows if "there" in row.text} == {"shared load", "load", "store"}
+
+
 def test_conflicts_count_in_innermost_loops_alone(narrow: dict[str, LaunchAccess]) -> None:
     assert max(row.worst for row in narrow["conflict of 32 ways"].rows if row.is_shared) == 32
     assert narrow["conflict of 32 ways"].worst_conflict == 1

@@ -23,7 +23,7 @@ class Want:
 class Known:
     """The body of a kernel with b0[4096] and b1[4096] of floats and s0[2048] of them shared; x is the thread.
 
-    rows: by a part of the line's text, its counts.
+    rows: by a part of the line's text, its counts. cluster: so many blocks along z form one.
     """
 
     body: tuple[str, ...]
@@ -34,13 +34,15 @@ class Known:
     divergent: int = 0
     idle: float = 0.0
     waits: tuple[float, float] = (0, 0)
+    cluster: int = 1
 
     def text(self, name: str) -> str:
         """The whole kernel."""
         body = "".join(f"  {line}\n" for line in self.body)
+        dims = f"__cluster_dims__(1, 1, {self.cluster}) " if self.cluster > 1 else ""
         return f"""\
 // {name}: b0[4096] b1[4096]
-extern "C" __global__ void {name}(const float *__restrict__ b0, float *__restrict__ b1) {{
+extern "C" __global__ void {dims}{name}(const float *__restrict__ b0, float *__restrict__ b1) {{
   alignas(16) __shared__ float s0[2048];
   const int x = (int)threadIdx.x;
 {body}}}
@@ -264,6 +266,30 @@ KNOWN: dict[str, Known] = {
         (("if (i < 3)", Want("copy", 3, 96, 48, 48, 16)),),
         barriers=8,
         waits=(4, 1),
+    ),
+    # Another block's memory has the banks of one's own; each waits for its own copies. Of 40 blocks 12, which are
+    # 6 clusters, run and stand for all.
+    "shared memory of another block": Known(
+        (
+            "tk_async_copy<4>(s0 + x, b0 + x);",
+            "tk_async_commit();",
+            "s0[x + 32] = b0[x];",
+            "tk_cluster_barrier();",
+            "tk_async_wait<0>();",
+            "tk_cluster_barrier();",
+            "const float *const there = tk_in_block(s0, 1 - (int)blockIdx.z % 2);",
+            "b1[(int)blockIdx.z * 32 + x] = there[x * 2];",
+            "b1[(int)blockIdx.z * 32 + x] += tk_load_aligned<tk_f32x4>(there + x / 2 * 4)[1];",
+            "tk_cluster_barrier();",
+        ),
+        (
+            ("there[x * 2]", Want("shared load", 40, 1280, 80, 40, 2)),
+            ("tk_f32x4", Want("shared load", 40, 1280, 160, 160, 1)),
+        ),
+        grid=(1, 1, 40),
+        barriers=3,
+        waits=(40, 40),
+        cluster=2,
     ),
 }
 

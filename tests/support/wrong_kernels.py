@@ -259,4 +259,15 @@ WRONG: dict[str, Wrong] = {
         ),
         ("T0 reads shared s0[63]",),
     ),
+    "copy that is waited for behind the barrier": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "tk_async_copy<4>(s0 + x, b0 + x);",
+            "tk_async_commit();",
+            "__syncthreads();",
+            "tk_async_wait<0>();",
+            "if (x >= 32) b1[x] = s0[x - 32];",
+        ),
+        ("race: T32 reads shared s0[0], which S0 wrote with no barrier between (line 5: `tk_async_copy",),
+    ),
 }

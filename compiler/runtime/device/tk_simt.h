@@ -7,6 +7,7 @@
  *
  * Words of the device, all that these headers and the kernels use:
  *   marks        __global__ __device__ __shared__ __forceinline__ __launch_bounds__(threads, blocks)
+ *                CUDA from sm_90 on: __cluster_dims__(1, 1, blocks)
  *   places       threadIdx.{x,y,z} blockIdx.{x,y,z}
  *   barriers     __syncthreads()   CUDA: __syncwarp()   HIP: only through TK_SUBGROUP_BARRIER()
  *   sub-groups   CUDA: __shfl_sync __shfl_xor_sync __shfl_up_sync __shfl_down_sync (mask, value, lane)

@@ -137,20 +137,39 @@ TK_INLINE void tk_await_earlier() {
 
 /* ---------------------------------------------------------------- clusters of blocks */
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-/* All threads of all blocks of the cluster (PTX ISA, barrier.cluster). */
+/* A kernel with __cluster_dims__(1, 1, n) runs n neighbours along z at once, which may read each other's shared memory
+ * (PTX ISA, barrier.cluster and mapa; from sm_90 on, other devices have nothing like it). What a block wrote, others see
+ * behind a cluster barrier; none may end before another one's last read of it, which takes a barrier, too. */
+#if !defined(TK_IS_HIP) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+#if defined(TK_EMULATOR)
+TK_INLINE void tk_cluster_barrier(int line = __builtin_LINE()) { tk_emu_cluster_barrier(line); }
+TK_INLINE void tk_cluster_end(int line = __builtin_LINE()) { tk_emu_cluster_barrier(line); }
+#else
+/* All threads of all blocks of the cluster meet. */
 TK_INLINE void tk_cluster_barrier() {
+#if defined(__CUDA_ARCH__) /* nvcc's pass for the host runs no kernel */
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
 }
-/* No block ends while another one may read its memory: nothing is to be seen behind it. */
+/* The same at the end, behind which nothing is to be seen: no fence. */
 TK_INLINE void tk_cluster_end() {
+#if defined(__CUDA_ARCH__)
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
 }
-/* Where the block of a rank has what this one has at an address of its shared memory (PTX ISA, mapa). */
+#endif
+/* Where the block `rank` of the cluster has what `own` points to in this block's shared memory; to read from. */
 template <class T> TK_INLINE T *tk_in_block(T *own, int rank) {
-    T *at;
-    asm("mapa.u64 %0, %1, %2;" : "=l"(at) : "l"(own), "r"(rank));
-    return at;
+#if defined(TK_EMULATOR)
+    return (T *)tk_emu_in_block((void *)own, rank);
+#elif defined(__CUDA_ARCH__)
+    T *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(rank));
+    return there;
+#else
+    (void)rank;
+    return own;
+#endif
 }
 #endif
 

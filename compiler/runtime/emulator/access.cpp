@@ -50,8 +50,10 @@ struct Notes {  // of a thread
 };
 
 struct Counts {
-  std::vector<Notes> threads;
+  std::vector<Notes> threads;  // of the first block of a cluster, of the second ...
   std::unordered_map<uint64_t, AccessRow> rows;
+
+  Notes &of(const Worker &from, uint32_t thread) { return threads[from.rank * from.launch.threads + thread]; }
 
   AccessRow &row(uint64_t place, AccessKind kind, int bytes) {
     AccessRow &found = rows[place << 16 | static_cast<uint64_t>(kind) << 8 | static_cast<uint64_t>(bytes)];
@@ -67,7 +69,7 @@ thread_local Counts *counts = nullptr;
 Notes *notes() {
   const Worker *from = worker;
   if (counts == nullptr || from == nullptr || from->current == nullptr || from->busy) return nullptr;
-  return from->launch.kernel->checked ? &counts->threads[from->current->number] : nullptr;
+  return from->launch.kernel->checked ? &counts->of(*from, from->current->number) : nullptr;
 }
 
 uint32_t offset_of_place(const void *place) {
@@ -83,7 +85,11 @@ void keep(Notes &mine, AccessKind kind, uintptr_t address, size_t bytes, uint32_
   mine.events.push_back({place, static_cast<uint8_t>(kind), static_cast<uint8_t>(bytes), flag, address});
 }
 
-bool is_shared(uintptr_t address) { return address >= worker->shared_low && address < worker->shared_high; }
+// Also of another block of the cluster, where it is in the same bank as in that block itself.
+bool is_shared(uintptr_t address) {
+  if (address >= worker->shared_low && address < worker->shared_high) return true;
+  return worker->cluster != nullptr && worker->cluster->owner_of(*worker, address) != nullptr;
+}
 bool is_global(uintptr_t address) { return address >= worker->launch.low && address < worker->launch.high; }
 
 AccessKind kind_of(Use use, bool shared) {
@@ -306,25 +312,25 @@ void fold(const Worker &from, const Thread &last) {
   std::vector<Lane> lanes;
   const uint32_t first = from.subgroup_of(last) << from.lane_bits;
   for (uint32_t n = first; n <= last.number; ++n) {
-    const std::vector<Event> &events = counts->threads[n].events;
+    const std::vector<Event> &events = counts->of(from, n).events;
     lanes.push_back({events.data(), events.data() + events.size()});
   }
   merge(*counts, lanes);
-  for (uint32_t n = first; n <= last.number; ++n) counts->threads[n].events.clear();
+  for (uint32_t n = first; n <= last.number; ++n) counts->of(from, n).events.clear();
 }
 
 namespace {
 
-bool measure(const EmulatedLaunch &wanted, uint64_t block, void (*tell)(const AccessRow &row), char *message, int64_t size) {
+bool measure(const EmulatedLaunch &wanted, uint64_t unit, void (*tell)(const AccessRow &row), char *message, int64_t size) {
   Launch launch;
   std::string report = prepare(launch, wanted);
   if (report.empty()) {
     Counts mine;
-    mine.threads.resize(launch.threads);
-    launch.next_block = block;
-    launch.blocks = block + 1;
+    mine.threads.resize(launch.threads * static_cast<size_t>(launch.kernel->cluster));
+    launch.next_unit = unit;
+    launch.units = unit + 1;
     counts = &mine;
-    Worker(launch).run();
+    run_units(launch);
     counts = nullptr;
     report = launch.report;
     for (const Notes &thread : mine.threads)

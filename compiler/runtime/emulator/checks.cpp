@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cells.h"
 #include "emulator.h"
 
 namespace tk::emu {
@@ -11,26 +12,22 @@ namespace {
 
 #define TK_PLACE __builtin_return_address(0)
 
-const char *verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
-
-uint32_t offset_of(const Worker &from, const void *place) {
-  return place == nullptr ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place) - from.image_base);
-}
-
 // ---------------------------------------------------------------- outside of every buffer
 
 struct Nearest {
   std::string text;
   uintptr_t distance = ~static_cast<uintptr_t>(0);
 
-  void offer(const std::string &name, uintptr_t start, int64_t bytes, int64_t element_bytes, uintptr_t address) {
+  void offer(const std::string &name, uintptr_t start, int64_t bytes, int64_t element_bytes, uintptr_t address,
+             const std::string &whose = "") {
     const uintptr_t end = start + static_cast<uintptr_t>(bytes);
     const uintptr_t away = address < start ? start - address : address >= end ? address - end + 1 : 0;
     if (away >= distance) return;
     distance = away;
     const long long index = (static_cast<long long>(address) - static_cast<long long>(start)) / element_bytes -
                             (address < start && (start - address) % static_cast<uintptr_t>(element_bytes) != 0);
-    text = name + emu::text("[%lld], outside of its %lld elements", index, static_cast<long long>(bytes / element_bytes));
+    text = name + emu::text("[%lld]", index) + whose +
+           emu::text(", outside of its %lld elements", static_cast<long long>(bytes / element_bytes));
   }
 };
 
@@ -38,9 +35,14 @@ struct Nearest {
   Nearest nearest;
   for (const Region &region : from.launch.regions)
     nearest.offer(region.names, reinterpret_cast<uintptr_t>(region.memory), region.bytes, region.element_bytes, address);
-  for (const SharedArray *array : from.launch.arrays)
-    nearest.offer("shared " + array->name, from.shared_low + array->offset, array->bytes,
-                  array->bytes % static_cast<int64_t>(bytes) == 0 ? static_cast<int64_t>(bytes) : 1, address);
+  const auto offer_arrays = [&](uintptr_t low, const std::string &whose) {
+    for (const SharedArray *array : from.launch.arrays)
+      nearest.offer("shared " + array->name, low + array->offset, array->bytes,
+                    array->bytes % static_cast<int64_t>(bytes) == 0 ? static_cast<int64_t>(bytes) : 1, address, whose);
+  };
+  offer_arrays(from.shared_low, "");
+  if (from.cluster != nullptr)
+    from.cluster->each_other(from, [&](const Worker &owner) { offer_arrays(owner.kept_low, " of " + block_text(owner)); });
   if (nearest.text.empty() || nearest.distance > (1 << 30)) nearest.text = "memory that no argument points to";
   from.stop("out of bounds: " + thread_text(from, from.current->number) + " " + verb(use) + " " + nearest.text +
             place_text(place));
@@ -142,11 +144,9 @@ bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
   const std::string other = earlier.many || earlier.thread == from.current->number
                                 ? "another thread"
                                 : fellow_text(from, earlier.thread);
-  std::string before;
-  if (earlier.place != 0)
-    before = " (" + place_text(reinterpret_cast<const void *>(image().base + earlier.place)).erase(0, 2) + ")";
   from.stop("race: " + thread_text(from, from.current->number) + " " + verb(use) + " " + element_text(from, address, bytes) +
-            ", which " + other + " " + earlier_verb + " with no barrier between" + before + place_text(place));
+            ", which " + other + " " + earlier_verb + " with no barrier between" + earlier_text(earlier.place) +
+            place_text(place));
 }
 
 // A word that several threads of this sub-group have read already, in order with what was written there: the most
@@ -191,51 +191,9 @@ void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use u
   last = mine;
 }
 
-Cell &part(const Worker &from, Cell *word, uintptr_t number) {
-  return number == 0 ? *word : from.parts[3 * (word - from.cells) + static_cast<ptrdiff_t>(number) - 1];
-}
-
-// Forgets what was known of a word in earlier blocks.
-inline void renew(const Worker &from, Cell *word, bool split) {
-  if (word->block == from.block_serial && word->split == split) return;
-  if (word->block != from.block_serial) {
-    word[0] = Cell();
-    word[0].block = from.block_serial;
-    if (split)
-      for (uintptr_t i = 1; i < 4; ++i) part(from, word, i) = Cell();
-    word[0].split = split;
-  } else if (split && !word[0].split) {
-    for (uintptr_t i = 1; i < 4; ++i) part(from, word, i) = word[0];
-    word[0].split = true;
-  }
-}
-
-// Calls fn(cell, address) for what is known of some bytes: of whole words where they were only used so.
-template <class F> void each_cell(Worker &from, uintptr_t address, size_t bytes, F fn) {
-  const uintptr_t end = address + bytes;
-  while (address < end) {
-    Cell *word = from.cells + (address - from.shared_low) / 4;
-    const bool whole = address % 4 == 0 && end - address >= 4;
-    renew(from, word, !whole);
-    if (whole && !word->split) {
-      fn(*word, address);
-      address += 4;
-      continue;
-    }
-    const uintptr_t stop = std::min(end, (address & ~static_cast<uintptr_t>(3)) + 4);
-    for (; address < stop; ++address) fn(part(from, word, address % 4), address);
-  }
-}
-
-bool in_array(const Worker &from, uintptr_t address, size_t bytes) {
-  const uintptr_t offset = address - from.shared_low;
-  for (const SharedArray *array : from.launch.arrays)
-    if (offset >= array->offset && offset + bytes <= array->offset + static_cast<uintptr_t>(array->bytes)) return true;
-  return false;
-}
-
 bool try_shared(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
   if (!in_array(from, address, bytes)) return false;
+  if (from.cluster != nullptr && use != Use::kRead) from.cluster->check_visits(from, address, bytes, use, place);
   each_cell(from, address, bytes, [&](Cell &cell, uintptr_t at) { check_cell(from, cell, at, std::min<size_t>(bytes, 4), use, place); });
   return true;
 }
@@ -257,6 +215,7 @@ void check(uintptr_t address, size_t bytes, Use use, const void *place) {
   const Busy busy(*from);
   const bool shared = address >= from->shared_low && address < from->shared_high;
   if (shared ? try_shared(*from, address, bytes, use, place) : try_global(*from, address, bytes, use, place)) return;
+  if (from->cluster != nullptr && from->cluster->try_other(*from, address, bytes, use, place)) return;
   if (is_allowed(*from, address, bytes, use)) return;
   outside(*from, address, bytes, use, place);
 }
@@ -269,10 +228,16 @@ void misaligned(uintptr_t address, int bytes, const void *place) {
              text(", whose address is not a multiple of %d bytes", bytes) + place_text(place));
 }
 
+// What is copied is written as late as when the thread has waited for it: others see it behind a barrier after that.
 void mark_flight(uintptr_t address, size_t bytes, bool in_flight) {
   Worker *from = worker;
   if (address < from->shared_low || address >= from->shared_high) return;
-  each_cell(*from, address, bytes, [&](Cell &cell, uintptr_t) { cell.in_flight = in_flight; });
+  const uint32_t subgroup_epoch = from->subgroup_epochs[from->subgroup_of(*from->current)];
+  each_cell(*from, address, bytes, [&](Cell &cell, uintptr_t) {
+    cell.in_flight = in_flight;
+    cell.write.epoch = from->epoch;
+    cell.write.subgroup_epoch = subgroup_epoch;
+  });
 }
 
 }  // namespace tk::emu

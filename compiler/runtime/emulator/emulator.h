@@ -125,8 +125,8 @@ struct Launch {
   std::vector<void *> args;
   Mapping memory, shadow;
   uintptr_t low = 0, high = 0;  // of the regions with their gaps
-  std::atomic<uint64_t> next_block{0};
-  uint64_t blocks;
+  std::atomic<uint64_t> next_unit{0};
+  uint64_t units;  // what workers take: blocks, or clusters of them
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::string report;
@@ -134,8 +134,9 @@ struct Launch {
 
 // What runs a kernel's grid; the memory of its arguments is 0. Returns what is wrong with it, or nothing.
 std::string prepare(Launch &launch, const EmulatedLaunch &wanted);
+void run_units(Launch &launch);  // on this host thread, until none is left or a defect was found
 
-enum class State : uint8_t { kReady, kBarrier, kSubgroup, kDone };
+enum class State : uint8_t { kReady, kBarrier, kSubgroup, kCluster, kDone };  // kCluster: at a cluster's barrier
 enum class Together : uint8_t { kBarrier, kShuffle, kBallot, kPerform };  // what a sub-group does
 
 struct PendingCopy {
@@ -161,10 +162,16 @@ struct Thread {
   int group = 0;
 };
 
+class Cluster;
+
 class Worker {
  public:
   explicit Worker(Launch &launch);  // throws std::bad_alloc
   void run();                       // blocks until none is left or a defect was found
+  void begin_block(const tk_emu_uint3 &index);
+  void run_block();                 // until it has ended, or all threads wait for the cluster
+  bool release(State state);        // lets threads go on that all wait there, in one line; says whether they do
+  bool all_wait(State state) const;
 
   Launch &launch;
   tk_emu_uint3 block_index{};
@@ -175,6 +182,12 @@ class Worker {
   std::vector<Thread> threads;
   Thread *current = nullptr;  // whose fiber runs
   bool busy = false;          // the emulator itself is at work in it: its own accesses are none of the kernel's
+  bool ended = false;         // the block
+  // Of a block that is one of a cluster's: which one, its first epoch since the last barrier of the cluster, and
+  // where its shared memory is kept while others run.
+  Cluster *cluster = nullptr;
+  uint32_t rank = 0, cluster_epoch = 0;
+  uintptr_t kept_low = 0;
   uintptr_t shared_low, shared_high, image_base;
   uint32_t lane_bits;  // of a thread's number, its lane: sub-groups are powers of two
   Cell *cells, *parts;  // of words, side by side; three for each word: of its other bytes
@@ -189,11 +202,9 @@ class Worker {
   void tell(const std::string &report);
 
  private:
-  void run_block();
   void start(Thread &thread);
   void release_subgroups();
   bool release_subgroup(uint32_t first, uint32_t end);
-  bool release_block();
   std::string stuck() const;
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -213,6 +224,54 @@ class Busy {
 
  private:
   Worker &from_;
+};
+
+// ---------------------------------------------------------------- clusters (cluster.cpp)
+
+// The last read of a byte of shared memory by another block of the cluster.
+struct Visit {
+  uint32_t epoch = 0;  // of the block that was read from; 0: none
+  uint32_t place = 0;
+  uint16_t thread = 0;
+  uint8_t rank = 0;    // of the block that read
+};
+
+// The blocks of a cluster. One host thread runs them, one after the other from barrier of the cluster to barrier of the
+// cluster, each by a worker of its own. Shared arrays are at the same addresses for all of them, so those of the blocks
+// that do not run are kept in copies, which is where others read them.
+class Cluster {
+ public:
+  explicit Cluster(Launch &launch);  // throws std::bad_alloc
+  void run();                        // clusters until none is left or a defect was found
+  void *in_block(Worker &from, void *own, int rank, const void *place);
+  bool try_other(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place);
+  // Of a write to a block's own memory: that others have not read there.
+  void check_visits(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place);
+  const Worker *owner_of(const Worker &from, uintptr_t address) const;  // another one, whose copy the address is in
+  template <class F> void each_other(const Worker &from, F fn) const {
+    for (const Member &one : members_)
+      if (one.block->rank != from.rank) fn(*one.block);
+  }
+
+ private:
+  struct Member {
+    std::unique_ptr<Worker> block;
+    Mapping kept, visit_memory;  // visits: of each byte
+    Visit last;                  // of all, with the first byte that was read
+    uintptr_t last_address = 0;
+    size_t last_bytes = 0;
+    Visit *visits() const { return reinterpret_cast<Visit *>(visit_memory.data()); }
+  };
+
+  void begin(uint64_t number);
+  void run_one();
+  void run_member(Member &member);
+  bool release();
+  void check_end(const Member &member);
+  std::string stuck() const;
+
+  Launch &launch_;
+  std::vector<Member> members_;  // by rank
 };
 
 // ---------------------------------------------------------------- what accesses cost (access.cpp)
@@ -247,10 +306,14 @@ void check(uintptr_t address, size_t bytes, Use use, const void *place);
 void misaligned(uintptr_t address, int bytes, const void *place);
 void mark_flight(uintptr_t address, size_t bytes, bool in_flight);  // of an asynchronous copy to there
 
+const char *verb(Use use);  // "reads"
+uint32_t offset_of(const Worker &from, const void *place);
 std::string text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+std::string block_text(const Worker &from);  // "block (0, 0, 0)"
 std::string thread_text(const Worker &from, uint32_t number);  // "thread (1, 0, 0) of block (0, 0, 0)"
 std::string fellow_text(const Worker &from, uint32_t number);  // "thread (1, 0, 0) of the same block"
 std::string place_text(const void *place);  // "; line 12: `...`", empty where it is not known
+std::string earlier_text(uint32_t place);    // " (line 12: `...`)"
 std::string line_text(int line);
 std::string element_text(const Worker &from, uintptr_t address, size_t bytes);  // "b0[12]"; bytes: of an access there
 

@@ -22,6 +22,7 @@ namespace {
 
 constexpr uintptr_t kGap = 64 << 10;  // between buffers
 constexpr uintptr_t kAlignment = 256;
+constexpr uint64_t kMostFibers = 1 << 14;  // of clusters: each takes two of 65530 mappings
 
 uintptr_t rounded(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
 
@@ -136,6 +137,8 @@ std::string problem_of(const EmulatedLaunch &wanted, const tk_emu_kernel *kernel
   const uint64_t threads = static_cast<uint64_t>(wanted.block[0]) * wanted.block[1] * wanted.block[2];
   if (threads == 0 || threads > 1024) return text("%llu threads in a block", static_cast<unsigned long long>(threads));
   if (wanted.grid[0] == 0 || wanted.grid[1] == 0 || wanted.grid[2] == 0) return "a grid without blocks";
+  if (wanted.grid[2] % static_cast<uint32_t>(kernel->cluster) != 0)
+    return text("%u blocks along z in clusters of %d", static_cast<unsigned>(wanted.grid[2]), kernel->cluster);
   return "";
 }
 
@@ -149,7 +152,7 @@ std::string prepare(Launch &launch, const EmulatedLaunch &wanted) {
   launch.grid = {wanted.grid[0], wanted.grid[1], wanted.grid[2]};
   launch.block = {wanted.block[0], wanted.block[1], wanted.block[2]};
   launch.threads = wanted.block[0] * wanted.block[1] * wanted.block[2];
-  launch.blocks = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2];
+  launch.units = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2] / static_cast<uint32_t>(kernel->cluster);
   try {
     for (const SharedArray &array : image().arrays)
       if (array.kernel == kernel->name) launch.arrays.push_back(&array);
@@ -162,14 +165,26 @@ std::string prepare(Launch &launch, const EmulatedLaunch &wanted) {
   return "";
 }
 
+void run_units(Launch &launch) {
+  if (launch.kernel->cluster > 1) Cluster(launch).run();
+  else Worker(launch).run();
+}
+
 namespace {
 
+// Host threads that run units. All fibers of a cluster are there at once: no more than the system gives memory for.
+uint64_t count_workers(const Launch &launch) {
+  uint64_t most = std::max(1u, std::thread::hardware_concurrency());
+  if (launch.kernel->cluster > 1)
+    most = std::clamp<uint64_t>(kMostFibers / (launch.threads * static_cast<uint64_t>(launch.kernel->cluster)), 1, most);
+  return std::min(most, launch.units);
+}
+
 void run_grid(Launch &launch) {
-  const uint64_t processors = std::max(1u, std::thread::hardware_concurrency());
-  const uint64_t count = std::min(processors, launch.blocks);
+  const uint64_t count = count_workers(launch);
   const auto work = [&launch] {
     try {
-      Worker(launch).run();
+      run_units(launch);
     } catch (const std::bad_alloc &) {
       const std::lock_guard<std::mutex> lock(launch.mutex);
       if (!launch.failed.exchange(true)) launch.report = "the emulator is out of memory";
@@ -229,13 +244,10 @@ Worker::Worker(Launch &of)
 void Worker::run() {
   worker = this;
   while (!launch.failed.load()) {
-    block_number = launch.next_block.fetch_add(1);
-    if (block_number >= launch.blocks) break;
-    block_index = {static_cast<uint32_t>(block_number % launch.grid.x),
-                   static_cast<uint32_t>(block_number / launch.grid.x % launch.grid.y),
-                   static_cast<uint32_t>(block_number / launch.grid.x / launch.grid.y)};
-    ++block_serial;
-    ++epoch;
+    const uint64_t number = launch.next_unit.fetch_add(1);
+    if (number >= launch.units) break;
+    begin_block({static_cast<uint32_t>(number % launch.grid.x), static_cast<uint32_t>(number / launch.grid.x % launch.grid.y),
+                 static_cast<uint32_t>(number / launch.grid.x / launch.grid.y)});
     run_block();
   }
   worker = nullptr;
@@ -253,7 +265,12 @@ void Worker::start(Thread &thread) {
   thread.started = true;
 }
 
-void Worker::run_block() {
+void Worker::begin_block(const tk_emu_uint3 &index) {
+  block_index = index;
+  block_number = (static_cast<uint64_t>(index.z) * launch.grid.y + index.y) * launch.grid.x + index.x;
+  ++block_serial;
+  ++epoch;
+  ended = false;
   for (Thread &thread : threads) {
     thread.state = State::kReady;
     thread.started = false;
@@ -261,6 +278,9 @@ void Worker::run_block() {
     thread.group = 0;
     thread.copies.clear();
   }
+}
+
+void Worker::run_block() {
   for (;;) {
     bool progress = false;
     size_t done = 0;
@@ -278,12 +298,13 @@ void Worker::run_block() {
       }
       done += thread.state == State::kDone;
     }
-    if (done == threads.size()) return;
+    ended = done == threads.size();
+    if (ended) return;
     release_subgroups();
     if (progress) continue;
     const bool ready = std::any_of(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::kReady; });
-    if (ready || release_block()) continue;
-    tell(stuck());
+    if (ready || release(State::kBarrier)) continue;
+    if (!all_wait(State::kCluster)) tell(stuck());
     return;
   }
 }
@@ -330,9 +351,14 @@ bool Worker::release_subgroup(uint32_t first, uint32_t end) {
   return false;
 }
 
-bool Worker::release_block() {
-  for (const Thread &thread : threads)
-    if (thread.state != State::kBarrier || thread.line != threads[0].line) return false;
+bool Worker::all_wait(State state) const {
+  return std::all_of(threads.begin(), threads.end(), [&](const Thread &thread) {
+    return thread.state == state && thread.line == threads[0].line;
+  });
+}
+
+bool Worker::release(State state) {
+  if (!all_wait(state)) return false;
   for (Thread &thread : threads) thread.state = State::kReady;
   note_barrier(*this, threads[0].line);
   ++epoch;
@@ -346,7 +372,8 @@ std::string Worker::stuck() const {
   };
   auto waiting = find(State::kSubgroup);
   if (waiting == threads.end()) waiting = find(State::kBarrier);
-  const bool barrier = waiting->state == State::kBarrier;
+  if (waiting == threads.end()) waiting = find(State::kCluster);
+  const bool barrier = waiting->state != State::kSubgroup;
   const uint32_t lanes = barrier ? launch.threads : static_cast<uint32_t>(launch.kernel->subgroup);
   const uint32_t first = waiting->number / lanes * lanes;
   const Thread *other = nullptr;

@@ -65,8 +65,12 @@ std::string text(const char *format, ...) {
   return buffer;
 }
 
+const char *verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
+
+std::string block_text(const Worker &from) { return "block " + dim_text(from.block_index); }
+
 std::string thread_text(const Worker &from, uint32_t number) {
-  return "thread " + dim_text(from.threads[number].index) + " of block " + dim_text(from.block_index);
+  return "thread " + dim_text(from.threads[number].index) + " of " + block_text(from);
 }
 
 std::string fellow_text(const Worker &from, uint32_t number) {
@@ -84,6 +88,15 @@ std::string line_text(int line) {
   while (*start == ' ') ++start;
   const std::string shown(start, std::min(std::strcspn(start, "\n"), kLongestLine));
   return text("; line %d: `", line) + shown + "`";
+}
+
+uint32_t offset_of(const Worker &from, const void *place) {
+  return place == nullptr ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place) - from.image_base);
+}
+
+std::string earlier_text(uint32_t place) {
+  if (place == 0) return "";
+  return " (" + place_text(reinterpret_cast<const void *>(image().base + place)).erase(0, 2) + ")";
 }
 
 std::string place_text(const void *place) {

@@ -28,6 +28,8 @@ tk_emu_uint3 tk_emu_block_index() __attribute__((const));
 tk_emu_uint3 tk_emu_block_size() __attribute__((const));
 tk_emu_uint3 tk_emu_grid_size() __attribute__((const));
 void tk_emu_barrier(int line);
+void tk_emu_cluster_barrier(int line);
+void *tk_emu_in_block(void *own, int rank); /* of the cluster */
 void tk_emu_subgroup_barrier(uint64_t lanes, int line);
 uint64_t tk_emu_shuffle(tk_emu_lanes from, uint64_t bits, int lane, int width, uint64_t lanes, int line);
 uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
@@ -42,7 +44,8 @@ void tk_emu_together(void (*perform)(void *const *const *operands), void *const 
 void tk_emu_lanes_differ(int row, int column); /* within such an operation: they hold different values of an element */
 }
 
-/* A kernel of this library; `sizes` are its parameters with their elements: "b0[64] b2[16]". */
+/* A kernel of this library; `sizes` are its parameters with their elements: "b0[64] b2[16]"; `cluster`: so many blocks
+ * along z form one, 1 where they form none. */
 struct tk_emu_kernel {
   const char *name;
   void (*call)(void (*function)(), void *const *args);
@@ -51,6 +54,7 @@ struct tk_emu_kernel {
   const int *element_bytes;
   const bool *constant;
   const char *sizes;
+  int cluster;
   int subgroup;
   bool checked;
   tk_emu_kernel *next;
@@ -84,13 +88,15 @@ struct tk_emu_registration {
   tk_emu_kernel kernel;
   template <class... P>
   __attribute__((no_sanitize("thread"))) tk_emu_registration(const char *name, void (*function)(P *...),
-                                                             const char *sizes) {
+                                                             const char *sizes, int cluster) {
     kernel = {name, tk_emu_signature<P...>::call, (void (*)())function, (int)sizeof...(P),
-              tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, TK_SUBGROUP, TK_EMU_CHECKED, tk_emu_kernels};
+              tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, cluster, TK_SUBGROUP,
+              TK_EMU_CHECKED, tk_emu_kernels};
     tk_emu_kernels = &kernel;
   }
 };
-#define TK_EMULATED(name, sizes) static tk_emu_registration tk_emu_registered_##name(#name, name, sizes);
+#define TK_EMULATED(name, sizes, cluster) \
+  static tk_emu_registration tk_emu_registered_##name(#name, name, sizes, cluster);
 
 /* ---------------------------------------------------------------- marks and places */
 
@@ -100,6 +106,7 @@ struct tk_emu_registration {
 #define __constant__ static const
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...) /* TK_EMULATED says it */
 #ifndef __restrict__
 #define __restrict__ __restrict
 #endif

@@ -49,6 +49,13 @@ void arrive(Worker &from, const PendingCopy &copy) {
   (void)from;
 }
 
+void need_cluster(Worker &from, const void *place) {
+  if (from.cluster != nullptr) return;
+  const Busy busy(from);
+  from.stop("cluster: " + thread_text(from, from.current->number) + " uses one, and the kernel has no __cluster_dims__" +
+            place_text(place));
+}
+
 }  // namespace
 }  // namespace tk::emu
 
@@ -66,6 +73,20 @@ void tk_emu_barrier(int line) {
   self.line = line;
   self.state = State::kBarrier;
   worker->wait();
+}
+
+void tk_emu_cluster_barrier(int line) {
+  Worker &from = *worker;
+  need_cluster(from, TK_PLACE);
+  from.current->line = line;
+  from.current->state = State::kCluster;
+  from.wait();
+}
+
+void *tk_emu_in_block(void *own, int rank) {
+  Worker &from = *worker;
+  need_cluster(from, TK_PLACE);
+  return from.cluster->in_block(from, own, rank, TK_PLACE);
 }
 
 void tk_emu_subgroup_barrier(uint64_t lanes, int line) { meet(*worker, Together::kBarrier, 0, nullptr, lanes, line); }

@@ -123,6 +123,15 @@ def test_cuda_makes_cubins_and_ptx(settings: Settings) -> None:
     assert all(row.shared_bytes == 256 and row.spills == 0 and row.registers for row in images.resources)
 
 
+def test_clusters_of_blocks(settings: Settings) -> None:
+    """Their barrier and the addresses in other blocks are those of PTX, for sm_90 alone."""
+    head = "__cluster_dims__(1, 1, 2) __launch_bounds__(64)"
+    kernel = KERNEL.replace("__launch_bounds__(64)", head).replace("__syncthreads", "tk_cluster_barrier")
+    images = _build("cuda:sm_90", settings, kernel.replace("s0[63 - i0]", "tk_in_block(s0, 1)[i0]"))
+    for word in (b"barrier.cluster.arrive.release", b"barrier.cluster.wait.acquire", b"mapa.u64"):
+        assert word in images.images[-1].data
+
+
 def test_nvcc_does_as_nvrtc(settings: Settings) -> None:
     nvcc = next((tool for tool in cuda_tools(settings) if "nvcc" in tool.tool.description), None)
     if nvcc is None:
