@@ -267,8 +267,8 @@ KNOWN: dict[str, Known] = {
         barriers=8,
         waits=(4, 1),
     ),
-    # Another block's memory has the banks of one's own; each waits for its own copies. Of 40 blocks 12, which are
-    # 6 clusters, run and stand for all.
+    # Another block's memory has the banks of one's own; each waits for its own copies. Of 40 blocks
+    # 12 run, 6 clusters, which stand for all.
     "shared memory of another block": Known(
         (
             "tk_async_copy<4>(s0 + x, b0 + x);",
