@@ -85,6 +85,18 @@ def test_what_follows_belongs_to_the_second_launch(target: str, tmp_path: Path) 
     assert launches(tmp_path / f"{target}.so")[1] == [2]
 
 
+def test_clusters_add_chunks_up_in_one_launch(tmp_path: Path) -> None:
+    """But for several sums of products side by side, whose number lies along the axis of a cluster."""
+    together = merge("sums", CASES[1:3])
+    got = emulate(together.proto, together.feeds, "cuda-nvidia:sm_90", tmp_path)
+    problems = together.problems(got)
+    assert not problems, "\n".join(problems)
+    report, counts = launches(tmp_path / "cuda-nvidia:sm_90.so")
+    assert counts == [1, 2]
+    assert all(item.replays for item in report.kernels)
+    assert report.module_replays
+
+
 def test_many_results_are_not_cut(tmp_path: Path) -> None:
     case = Case("Conv", [floats(1, 64, 40, 40), floats(64, 64, 1, 1)], known=(1,))
     together = merge("wide", [case])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.target import TargetFacts
+from compiler.loops.ir import CLUSTER
 
 _LIMITS = {
     "threads_per_block": 1024,
@@ -50,3 +51,11 @@ TINY = with_limits(SM_70, threads_per_block=64, units=1)
 
 PLAIN = replace(TINY, intrinsics=frozenset())
 """The same without shuffles."""
+
+HOPPER = replace(
+    SM_70,
+    arch="sm_90",
+    scopes=SM_70.scopes | {CLUSTER},
+    limits=(*SM_70.limits, ("blocks_per_cluster", 8)),
+)
+"""The same with clusters of blocks."""

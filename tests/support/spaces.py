@@ -38,7 +38,7 @@ LANGUAGES = {
     "c++": ("cpu:x86-64-v3", "cpu:x86-64-v4"),
     "opencl for processors": ("opencl-cpu:x86-64-v3",),
     "sycl for processors": ("sycl-cpu:x86-64-v3",),
-    "cuda": ("cuda-nvidia:sm_80", "cuda-nvidia:sm_70"),
+    "cuda": ("cuda-nvidia:sm_80", "cuda-nvidia:sm_70", "cuda-nvidia:sm_90"),
     "hip": ("rocm-amd:gfx908", "rocm-hygon:gfx906"),
     "opencl": ("opencl-intel:spir64", "opencl-amd:gfx906"),
     "sycl": ("sycl-intel:spir64", "sycl-nvidia:sm_80"),

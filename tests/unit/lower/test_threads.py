@@ -12,7 +12,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.node import rewrite_nodes
 from compiler.core.target import TargetFacts
 from compiler.loops.interp import interpret
-from compiler.loops.ir import CLUSTER, SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
+from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
 from compiler.loops.walk import replace_buffers
@@ -22,7 +22,7 @@ from compiler.lower.merge_threads import merge_threads
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
 from compiler.lower.verify_launch import problems_of_launches
-from tests.support.gpu import SM_70
+from tests.support.gpu import HOPPER, SM_70
 from tests.support.kernels import lower_all
 
 TURN = """
@@ -390,7 +390,6 @@ func chunks(x: f32[4, 64]) -> (y: f32[64])
           writes y[v2]
           y[v2] = parts[0, v2] + parts[1, v2] + parts[2, v2] + parts[3, v2]
 """
-HOPPER = replace(SM_70, scopes=SM_70.scopes | {CLUSTER}, limits=(*SM_70.limits, ("blocks_per_cluster", 8)))
 
 
 def test_blocks_of_a_cluster_meet_where_one_reads_what_another_wrote() -> None:

@@ -1,0 +1,105 @@
+"""Chunks of a sum that a cluster of blocks adds up: right, without races, and chosen where they can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.core.target import TargetFacts
+from compiler.core.types import F16, F32
+from compiler.loops.build import Builder
+from compiler.loops.interp import interpret
+from compiler.loops.ir import RANK, Cast, For, Func, maximum, statements
+from compiler.loops.queries import extent_of
+from compiler.render.device import render_launches
+from compiler.render.vocabulary_cuda import CUDA
+from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.rules import schedule_func
+from compiler.targets import get_target
+from compiler.verify.interpreted import pack_inputs, run_flat, unpack_outputs
+from tests.support.gpu import HOPPER, SM_70
+from tests.support.kernels import lower_all
+from tests.support.schedules import random_inputs
+from tests.unit.schedule.test_gpu_rules import assert_close
+
+SM_90 = get_target("cuda:sm_90").facts
+
+
+def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Func:
+    """relu(x @ w + bias + other)."""
+    kind = F16 if narrow else F32
+    b = Builder("product")
+    x, w = b.input("x", (rows, terms), kind), b.constant("w", (terms, columns), kind)
+    bias, other = b.constant("bias", (columns,)), b.input("other", (rows, columns))
+    sizes = (rows, columns), (terms,)
+    y = b.reduce("y", *sizes, lambda i, j, r: Cast(F32, x[i, r]) * Cast(F32, w[r, j]), dtype=F32)
+    relu = b.compute("relu", (rows, columns), lambda i, j: maximum(y[i, j] + bias[j] + other[i, j], 0.0))
+    return b.finish([relu])
+
+
+def cut(func: Func, chunks: int, facts: TargetFacts, way: int = 1) -> tuple[Func, Func, ReplayChooser]:
+    """As scheduled and as lowered, and what was decided."""
+    chooser = ReplayChooser({"y.chunks": (chunks,), "y.cluster": (way,)}, AnalyticChooser())
+    scheduled = schedule_func(func, {}, facts, chooser).func
+    return scheduled, lower_all(scheduled, facts), chooser
+
+
+def assert_right(func: Func, scheduled: Func, lowered: Func) -> None:
+    """As the function, in any order of threads and blocks, and without a race."""
+    inputs = random_inputs(func)
+    wanted = interpret(func, inputs)
+    assert_close(wanted, run_flat(scheduled, lowered, inputs, shuffle=1))
+    watched = interpret(lowered, pack_inputs(scheduled, inputs), races=True)
+    assert_close(wanted, unpack_outputs(scheduled, watched))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "terms", "chunks"),
+    [(8, 12, 384, 4), (5, 49, 384, 3), (33, 7, 512, 8), (16, 64, 256, 2)],
+)
+def test_one_launch_adds_all_chunks_up(rows: int, columns: int, terms: int, chunks: int) -> None:
+    func = product(rows, columns, terms)
+    scheduled, lowered, _ = cut(func, chunks, HOPPER)
+    ranks = [item for item in statements(lowered.body) if isinstance(item, For) and item.tag == RANK]
+    assert [extent_of(item.extent) for item in ranks] == [chunks]
+    assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 1
+    assert_right(func, scheduled, lowered)
+
+
+@pytest.mark.parametrize("chunks", [2, 4])
+def test_on_matrix_units(chunks: int) -> None:
+    func = product(32, 24, 256, narrow=True)
+    scheduled, lowered, chooser = cut(func, chunks, SM_90)
+    assert chooser.decisions["y_rf.unit"] != (0,)
+    text = render_launches(lowered, 0, CUDA, SM_90).text
+    assert "tk_mma_" in text
+    assert "tk_in_block" in text
+    assert_right(func, scheduled, lowered)
+
+
+def test_blocks_read_what_others_left_and_write_their_own() -> None:
+    _, lowered, _ = cut(product(8, 12, 384), 4, HOPPER)
+    device = render_launches(lowered, 0, CUDA, HOPPER)
+    lines = [line.strip() for line in device.text.splitlines()]
+    assert "__cluster_dims__(1, 1, 4)" in device.text
+    assert device.launches[0].grid[2] == 4, "blocks of a cluster are neighbours along z"
+    reads = [line for line in lines if "tk_in_block" in line]
+    assert len(reads) == 4, "one of each block"
+    assert not any("tk_in_block" in line.split("=")[0] for line in lines)
+    assert lines.count("tk_cluster_barrier();") == 1
+    assert lines[-2:] == ["tk_cluster_end();", "}"], "no block ends while others read"
+
+
+@pytest.mark.parametrize(
+    ("facts", "chunks"), [(SM_70, 4), (HOPPER, 16)], ids=["no clusters", "too many chunks"]
+)
+def test_else_another_launch_does(facts: TargetFacts, chunks: int) -> None:
+    _, lowered, chooser = cut(product(8, 12, 384), chunks, facts)
+    assert "y.cluster" not in chooser.decisions
+    assert len(render_launches(lowered, 0, CUDA, facts).launches) == 2
+    assert "cluster" not in render_launches(lowered, 0, CUDA, facts).text
+
+
+def test_either_way_can_be_decided() -> None:
+    _, lowered, chooser = cut(product(8, 12, 384), 4, HOPPER, way=0)
+    assert chooser.decisions["y.cluster"] == (0,)
+    assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 2
