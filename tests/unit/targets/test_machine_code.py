@@ -95,6 +95,8 @@ def test_an_instruction_has_unit_bytes_and_registers() -> None:
     product = read_sass("HMMA.1688.F32.TF32 R8, R4, R2, R8")
     assert (product.unit, product.operation) == (Unit.MATRIX, "mma.m16n8k8.tf32")
     assert read_sass("@!PT LDS RZ, [RZ]").unit is Unit.WAIT, "never executed: it only takes its turn"
+    cluster = ("MEMBAR.ALL.GPU", "ERRBAR", "CGAERRBAR", "UCGABAR_ARV", "UCGABAR_WAIT", "CCTL.IVALL")
+    assert {read_sass(line).unit for line in cluster} == {Unit.BARRIER}
     assert read_sass("@P1 CALL.REL.NOINC .L_x_10").flow is Flow.BRANCH
     assert read_sass("CALL.REL.NOINC $__internal_0_$__cuda_sm20_div_s64").divides
     two = read_gcn("ds_read2_b64 v[46:49], v62 offset1:32")
