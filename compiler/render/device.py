@@ -64,7 +64,7 @@ from compiler.render.launch import (
     DeviceText,
     Launch,
     bound_extent,
-    grid_ends,
+    plan_grid_ends,
     room_for,
     sample_steps,
 )
@@ -231,7 +231,7 @@ class _LaunchPrinter(IndexPrinter):
             assert item.tag is not None
             self._extents[item.tag] = max(self._extents[item.tag], bound_extent(item))
             if [one.tag for one in bound].count(item.tag) == 1:
-                self._ends += grid_ends(item, has_samples=self._has_samples)
+                self._ends += plan_grid_ends(item, has_samples=self._has_samples)
 
     def _dims(self, unit: str) -> Dim3:
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in AXES)

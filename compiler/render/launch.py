@@ -45,7 +45,7 @@ class DeviceText:
     launches: tuple[Launch, ...]
 
 
-def grid_ends(loop: For, *, has_samples: bool) -> list[PlanGridEnd]:
+def plan_grid_ends(loop: For, *, has_samples: bool) -> list[PlanGridEnd]:
     """What the annotation of a loop over blocks says; a free batch is the first of the plan's symbols."""
     axis, batch = (loop.tag or "")[-1], (0,) if has_samples else ()
     return [

@@ -7,7 +7,6 @@ from functools import partial
 
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
-from compiler.loops.ir import CLUSTER
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
@@ -22,7 +21,7 @@ DEFAULT_ARCH = "sm_70"
 _PACKAGE = "nvidia-cuda-nvrtc-cu12"
 
 _ASYNC = frozenset({"cp.async"})
-_CLUSTER = "cluster"
+_CLUSTER = "cluster"  # feature of an architecture, and scope of the memory that it gives
 _HOPPER = _ASYNC | {_CLUSTER}
 _CLUSTER_BLOCKS = 8
 
@@ -59,7 +58,7 @@ def _target(arch: str) -> Target:
     facts = replace(facts, limits=(*facts.limits, asked))
     if _CLUSTER in facts.features:
         limits = (*facts.limits, ("blocks_per_cluster", _CLUSTER_BLOCKS))
-        facts = replace(facts, limits=limits, scopes=facts.scopes | {CLUSTER})
+        facts = replace(facts, limits=limits, scopes=facts.scopes | {_CLUSTER})
     return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), plan_flags, LANGUAGE, names)
 
 
