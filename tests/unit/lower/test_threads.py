@@ -403,6 +403,41 @@ def test_blocks_of_a_cluster_meet_where_one_reads_what_another_wrote() -> None:
     assert sizes == {"t": const(32), "parts": const(128)}, "a tile of a block, and one of each block"
 
 
+BETWEEN = """
+func between(x: f32[2, 32]) -> (z: f32[2, 32], y: f32[32])
+  local t: f32[2, 32] @shared
+  local parts: f32[2, 32] @cluster
+  for b in 0..1 bound(blockIdx.x)
+    for r in 0..2 bound(blockRank)
+      for i in 0..32 bound(threadIdx.x)
+        block parts(a: spatial 2 = r, v: spatial 32 = i)
+          reads x[a, v]
+          writes parts[a, v]
+          parts[a, v] = x[a, v]
+      for i1 in 0..32 bound(threadIdx.x)
+        block t(a1: spatial 2 = r, v1: spatial 32 = i1)
+          reads x[a1, v1]
+          writes t[a1, v1]
+          t[a1, v1] = x[a1, v1]
+      for i2 in 0..32 bound(threadIdx.x)
+        block z(a2: spatial 2 = r, v2: spatial 32 = i2)
+          reads t[a2, 31 - v2]
+          writes z[a2, v2]
+          z[a2, v2] = t[a2, 31 - v2]
+    for r1 in 0..2 bound(blockRank)
+      for i3 in 0..32 bound(threadIdx.x)
+        block y(v3: spatial 32 = r1 * 16 + i3) where i3 < 16
+          reads parts[0, v3], parts[1, v3]
+          writes y[v3]
+          y[v3] = parts[0, v3] + parts[1, v3]
+"""
+
+
+def test_a_barrier_of_a_block_between_orders_nothing_of_a_cluster() -> None:
+    scopes = [item.scope for item in statements(check(BETWEEN, HOPPER).body) if isinstance(item, Barrier)]
+    assert scopes == ["shared", "cluster"]
+
+
 def test_a_barrier_of_a_block_is_not_enough_for_a_cluster() -> None:
     lowered = lower_all(parse_func(CHUNKS), HOPPER)
     broken = rewrite_nodes(lowered, lambda item: Barrier(SHARED) if isinstance(item, Barrier) else None)

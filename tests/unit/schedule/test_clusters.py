@@ -36,9 +36,12 @@ def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Fun
     return b.finish([relu])
 
 
-def cut(func: Func, chunks: int, facts: TargetFacts, way: int = 1) -> tuple[Func, Func, ReplayChooser]:
+def cut(
+    func: Func, chunks: int, facts: TargetFacts, way: int = 1, **others: tuple[int, ...]
+) -> tuple[Func, Func, ReplayChooser]:
     """As scheduled and as lowered, and what was decided."""
-    chooser = ReplayChooser({"y.chunks": (chunks,), "y.cluster": (way,)}, AnalyticChooser())
+    chosen = {"y.chunks": (chunks,), "y.cluster": (way,), **others}
+    chooser = ReplayChooser(chosen, AnalyticChooser())
     scheduled = schedule_func(func, {}, facts, chooser).func
     return scheduled, lower_all(scheduled, facts), chooser
 
@@ -68,11 +71,12 @@ def test_one_launch_adds_all_chunks_up(rows: int, columns: int, terms: int, chun
 @pytest.mark.parametrize("chunks", [2, 4])
 def test_on_matrix_units(chunks: int) -> None:
     func = product(32, 24, 256, narrow=True)
-    scheduled, lowered, chooser = cut(func, chunks, SM_90)
-    assert chooser.decisions["y_rf.unit"] != (0,)
+    four = {"y_rf.unit": (1,), "y_rf.tile": (1, 1, 2, 2, 32, 2, 1)}
+    scheduled, lowered, _ = cut(func, chunks, SM_90, **four)
     text = render_launches(lowered, 0, CUDA, SM_90).text
     assert "tk_mma_" in text
     assert "tk_in_block" in text
+    assert text.count("tk_cluster_barrier") == 1, "what four tiles leave lies apart"
     assert_right(func, scheduled, lowered)
 
 
