@@ -23,7 +23,7 @@ _WORD = 4
 _OTHER_REGISTERS = 40
 """Registers of a thread beside its tile and one step's operands: addresses, counters, what is fetched."""
 
-_BUSY_THREADS = 256
+BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
 
 SHARED_BYTES_A_CYCLE = 128
@@ -74,7 +74,7 @@ _DEPTHS = (4, 8, 16, 32)
 MOST_GATHERED = 64
 """The most of them where they are whole windows."""
 
-_NOT_HIDDEN = 0.45
+NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
 CP_ASYNC = "cp.async"
@@ -303,7 +303,7 @@ def tile_cycles(
     rounds = k_iterations(tile, problem)
     steps = rounds * tile.depth
     lanes = facts.fma_per_cycle * facts.lanes(32)
-    busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
+    busy = min(1.0, resident * tile.threads / BUSY_THREADS)
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
     # in a step, each thread reads its rows and columns from shared memory: so many words, whoever shares them
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
@@ -316,7 +316,7 @@ def tile_cycles(
     issued = arithmetic + addresses
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
-    one = most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
+    one = most + NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
     return waves * one * (_WIDENED if problem.narrow and copies(facts) else 1.0)
 
 
