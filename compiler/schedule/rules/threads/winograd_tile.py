@@ -53,16 +53,22 @@ _OTHER_REGISTERS, _CARRIED = 40, 14
 _STORED = 4
 """Instructions for each sum until it is part of a result: as many as a result of other products takes."""
 
+_ENDS = 3
+"""Times that all threads wait for each other where nothing hides it: the first part, and sums exchanged."""
+
 _MOST_THREADS = 512
+
+_LEAST_SUMS, _LEAST_PAIRS = 32, 512
+"""With fewer sums of a thread, or pairs of channel and tile in a block, fetching takes longer than sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class FusedShape:
     """Sizes of a convolution in this form.
 
-    chunks: of input channels, with `channels` in each. out: output channels. tiles: of all images, some behind
-    the last one. image: number of images, output channels, rows, columns of results. result: the block that
-    writes them.
+    chunks: of input channels, with `channels` in each. out: output channels. tiles: of all images, and some
+    behind the last one. image: number of images, output channels, rows, columns of results. result: the block
+    that writes them.
     """
 
     chunks: int
@@ -121,7 +127,7 @@ def _keeps_order(site: Site, rows: str) -> bool:
 
 
 def filters_of(block: Block) -> tuple[int, Load] | None:
-    """Which factor of the products the transformed filters are, known when the kernel is made, and what it is."""
+    """The number of the factor that is the transformed filters, if they are constants, and the factor."""
     found = enumerate(factors(block) or ())
     return next(
         ((n, item) for n, item in found if isinstance(item, Load) and item.buffer.scope == CONSTANT), None
@@ -161,6 +167,11 @@ class WinogradTile:
         return self.along_columns * self.thread_columns
 
     @property
+    def sums(self) -> int:
+        """Sums of a thread."""
+        return self.positions * self.thread_rows * self.thread_columns
+
+    @property
     def patches(self) -> int:
         """Patches that a thread fetches in each round."""
         return -(-self.depth * self.columns // self.threads)
@@ -168,13 +179,13 @@ class WinogradTile:
     @property
     def registers(self) -> int:
         """Registers of 32 bits that a thread needs, about."""
-        own = self.positions * self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns
+        own = self.sums + self.thread_rows + self.thread_columns
         carried = POSITIONS * self.patches + _CARRIED if self.stages > 1 else 0
         return own + carried + _OTHER_REGISTERS
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: what is multiplied, and sums on their way to the threads of their tiles."""
+        """Shared memory of a block: what is multiplied, and sums on their way to other threads."""
         staged = self.stages * self.depth * (self.rows + self.columns)
         return (staged + self.rows * self.along_columns * WIDE) * POSITIONS * _WORD
 
@@ -198,9 +209,11 @@ def winograd_tiles(shape: FusedShape, facts: TargetFacts) -> list[Option]:
 
 
 def _tiles(shape: FusedShape, facts: TargetFacts) -> Iterator[WinogradTile]:
-    along, own, stages_known = (2, 4, 8), (4, 8), (1, 2) if copies(facts) else (1,)
-    for sizes in product(along, along, own, own, (1, 2, 4), (4, 8, 16), stages_known):
+    along, own, under_way = (2, 4, 8), (4, 8), (1, 2) if copies(facts) else (1,)
+    for sizes in product(along, along, own, own, (1, 2, 4), (4, 8, 16), under_way):
         tile = WinogradTile(*sizes)
+        if tile.sums < _LEAST_SUMS or tile.rows * tile.columns < _LEAST_PAIRS:
+            continue
         if _shaped(tile, shape, facts) and has_room(tile, facts):
             yield tile
 
@@ -214,6 +227,8 @@ def _shaped(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> bool:
     if filled != shape.tiles or tile.rows >= max(2 * shape.out, 9):
         return False
     if shape.chunks > 1 and shape.channels % tile.depth:
+        return False
+    if tile.depth * tile.columns % tile.threads:  # patches, which all threads share out
         return False
     vectors = SIDE * tile.rows  # of filters, for each channel
     deep = tile.threads // vectors
@@ -241,14 +256,16 @@ def tile_cycles(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> fl
     issued = arithmetic + values * (tile.columns + filters) * costs.element / lanes / busy
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
+    waiting += _ENDS * costs.alone
     sums = tile.rows * tile.columns * POSITIONS
     return waves * (most + NOT_HIDDEN * second + waiting + sums / lanes * _STORED)
 
 
 # ---------------------------------------------------------------- beside the direct form
 
-_DOUBT = 1.15
-"""Winograd has to be so much better by estimate: nothing of it was measured."""
+_DOUBT = 1.3
+"""Winograd has to be so much better by estimate: nothing of it was measured, and short sums that the estimate
+of other products has as long are predicted to take less."""
 
 
 def share_of_direct(func: Func, facts: TargetFacts) -> float | None:
