@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap
-from compiler.loops.ir import REGISTER, SHARED, Block, Seq, Stmt
+from compiler.loops.ir import REGISTER, SHARED, Block, Buffer, Seq, Stmt
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
@@ -109,7 +109,17 @@ class _Fused:
         if any(extent_of(item.extent) % n for item, n in zip(iters, multiples, strict=True)):
             filters = self._pad(filters, multiples)
         s.set_scope(s.site(self.names["tiles"]).target, SHARED)
+        if tile.stages > 1:
+            for staged in (filters, self.names["tiles"]):
+                self._count_rounds(s.site(staged).store.buffer)
         return filters
+
+    def _count_rounds(self, buffer: Buffer) -> None:
+        """Let the first dimension of what is staged count the rounds; two take turns."""
+        axes, at = AXES[: len(buffer.shape)], len(buffer.shape) - 2
+        depth = self.tile.depth
+        outputs = [axes[at] // depth, *axes[:at], axes[at] % depth, axes[-1]]
+        self.s.transform_layout(buffer.name, IndexMap.of(len(axes), outputs))
 
     def _pad(self, filters: str, multiples: Sequence[int]) -> str:
         """Round channels up to whole tiles; what pads a factor computes it, too."""
@@ -152,10 +162,10 @@ class _Fused:
             column, (None, tile.thread_columns // WIDE, tile.along_columns * WIDE)
         )
         s.reorder(*chunk, rows, columns, part, row, column, i, j)
-        own, thread = self._share(s.fuse(row, column))
+        own, thread = s.split(s.fuse(row, column), (None, tile.threads))
         s.compute_at(self.names["result_rows"], thread)
         s.compute_at(copy, part)
-        for loop in (*self._below(self.names["result_rows"], thread), *own, part, i, j):
+        for loop in (*self._below(self.names["result_rows"], thread), own, part, i, j):
             s.unroll(loop)
         s.bind(thread, THREAD)
         return [*chunk, rows, columns], part
@@ -224,12 +234,14 @@ class _Fused:
         for name, inside in ((self.names["tiles"], self.names["tile_rows"]), (self.names["patches"], "")):
             self.s.compute_at(name, part)
             down, across, term, column = self._below(name, part)
-            self.s.reorder(term, column, down, across)
-            own, thread = self._share(self.s.fuse(term, column))
+            own, term = self.s.split(term, (None, self.tile.threads // self.tile.columns))
+            self.s.reorder(term, column, own, down, across)
+            thread = self.s.fuse(term, column)
+            rows: list[str] = []
             if inside:
-                self.s.compute_at(inside, thread)
-            rows = self._below(inside, thread) if inside else []
-            for loop in (*rows, *own, down, across):
+                self.s.compute_at(inside, own)
+                rows = self._below(inside, own)
+            for loop in (*rows, own, down, across):
                 self.s.unroll(loop)
             self.s.bind(thread, THREAD)
 
@@ -243,14 +255,6 @@ class _Fused:
         self.s.software_pipeline(part, tuple(behind), tuple(places), guarded=True)
 
     # -- helpers
-
-    def _share(self, loop: str) -> tuple[list[str], str]:
-        """Part work among the threads; gives the loop over what each one does, if several, and theirs."""
-        extent, threads = extent_of(self.s.loop(loop).extent), self.tile.threads
-        if extent == threads:
-            return [], loop
-        own, thread = self.s.split(loop, (None, threads))
-        return ([own] if extent > threads else []), thread
 
     def _below(self, block: str, loop: str) -> list[str]:
         """The loops of a block inside another one."""

@@ -174,7 +174,7 @@ class WinogradTile:
     @property
     def patches(self) -> int:
         """Patches that a thread fetches in each round."""
-        return -(-self.depth * self.columns // self.threads)
+        return self.depth * self.columns // self.threads
 
     @property
     def registers(self) -> int:
@@ -228,8 +228,8 @@ def _shaped(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> bool:
         return False
     if shape.chunks > 1 and shape.channels % tile.depth:
         return False
-    if tile.depth * tile.columns % tile.threads:  # patches, which all threads share out
-        return False
+    if tile.threads % tile.columns or tile.depth % (tile.threads // tile.columns):
+        return False  # threads share out patches evenly
     vectors = SIDE * tile.rows  # of filters, for each channel
     deep = tile.threads // vectors
     fetched = deep <= tile.depth if deep else vectors // tile.threads <= SIDE
