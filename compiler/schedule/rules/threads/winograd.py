@@ -27,6 +27,7 @@ from compiler.loops.ir import REGISTER, SHARED, Block, Buffer, Seq, Stmt
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.rules.common import stages
 from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.winograd_tile import (
@@ -37,7 +38,6 @@ from compiler.schedule.rules.threads.winograd_tile import (
     WinogradTile,
     filters_of,
     find_shape,
-    stages,
     winograd_tiles,
 )
 from compiler.schedule.schedule import Schedule

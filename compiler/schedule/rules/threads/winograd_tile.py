@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import stage_of
 from compiler.loops.ir import CONSTANT, OPERANDS, Binary, Block, Func, Load
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Option
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Program, Site
+from compiler.schedule.rules.common import stages
 from compiler.schedule.rules.threads.common import subgroup, units
 from compiler.schedule.rules.threads.matrix import usable
 from compiler.schedule.rules.threads.split_k import parts_cycles, product_cycles
@@ -92,11 +92,6 @@ class FusedShape:
     def used(self) -> int:
         """Tiles of all images that have results."""
         return self.image[0] * self.down * self.across
-
-
-def stages(func: Func) -> dict[str, Block]:
-    """The stages of the form by name."""
-    return {stage: block for block in func.blocks() if (stage := stage_of(block)) is not None}
 
 
 def find_shape(func: Func) -> FusedShape | None:
@@ -205,7 +200,7 @@ class WinogradTile:
 
 def winograd_tiles(shape: FusedShape, facts: TargetFacts) -> list[Option]:
     """Tiles that fit the limits of a block, with the cycles that all work takes."""
-    return [Option(tile.value, tile_cycles(tile, shape, facts)) for tile in _tiles(shape, facts)]
+    return [Option(tile.value, winograd_tile_cycles(tile, shape, facts)) for tile in _tiles(shape, facts)]
 
 
 def _tiles(shape: FusedShape, facts: TargetFacts) -> Iterator[WinogradTile]:
@@ -236,7 +231,7 @@ def _shaped(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> bool:
     return fetched and -(-shape.channels // tile.depth) > tile.stages
 
 
-def tile_cycles(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> float:
+def winograd_tile_cycles(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> float:
     """Cycles until the last unit is done, by the costs of other products on threads (`tile.py`)."""
     costs = ON_THREADS if copies(facts) else WITHOUT_COPIES
     grid = shape.chunks * math.ceil(shape.out / tile.rows) * (shape.tiles // tile.columns)
