@@ -64,12 +64,14 @@ def fused_winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> 
 class _Fused:
     """The steps of the rule, in the order in which they are applied.
 
-    `chunk` is the number of axes in front of positions: 1 where there are several chunks of channels, or 0.
+    `chunk` is the number of axes in front of positions: 1 where there are several chunks of channels, or 0;
+    `back` the block that brings sums of padded channels to where they are read, if there is one.
     """
 
     def __init__(self, schedule: Schedule, shape: FusedShape, tile: WinogradTile) -> None:
         self.s, self.shape, self.tile = schedule, shape, tile
         self.chunk = 1 if shape.chunks > 1 else 0
+        self.back = ""
         self.names = {stage: block.name for stage, block in stages(schedule.func).items()}
 
     def run(self, written: int) -> None:
@@ -100,11 +102,9 @@ class _Fused:
         side, load = found
         i, j, k, c = AXES[:SIDE]
         s.transform_layout(load.buffer.name, IndexMap.of(SIDE, [k // tile.rows, c, i, j, k % tile.rows]))
-        terms = q + SIDE
-        axes = (*range(q), q, q + 1, terms, q + 2)
-        filters = s.cache_operand(name, side, axes, SHARED)[0]
+        position, terms = (q, q + 1), q + SIDE
+        filters = s.cache_operand(name, side, (*range(q), *position, terms, q + 2), SHARED)[0]
         multiples = (*[1] * (q + 2), tile.rows, 1, tile.depth)
-        self.back = ""
         iters = s.block(name).iters
         if any(extent_of(item.extent) % n for item, n in zip(iters, multiples, strict=True)):
             filters = self._pad(filters, multiples)

@@ -274,6 +274,8 @@ def share_of_direct(func: Func, facts: TargetFacts) -> float | None:
     if shape is None or filters_of(block.block) is None:
         return math.inf
     best = min((option.cost for option in winograd_tiles(shape, facts)), default=math.inf)
+    if math.isinf(best):
+        return best
     results = math.prod(shape.image)
     if shape.chunks > 1:
         best += parts_cycles(results, shape.chunks, facts)
