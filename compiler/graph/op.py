@@ -205,6 +205,8 @@ class Form:
     """It pays where operands and results are in whole blocks of channels, and the default form does not."""
     searched: Condition = nowhere
     """Only a search takes it: a compile that knows of none does not even build it. Such forms come last."""
+    threads: bool = False
+    """Only devices that bind loops to threads have a rule for it. It does not come first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

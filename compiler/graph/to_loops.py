@@ -48,12 +48,17 @@ ChooseForm = Callable[[str, Mapping[str, GroupFunc]], str]
 
 
 def group_forms(
-    group: Group, constants: Mapping[Value, Array], *, pieces: bool = True, searched: bool = True
+    group: Group,
+    constants: Mapping[Value, Array],
+    *,
+    pieces: bool = True,
+    searched: bool = True,
+    threads: bool = False,
 ) -> dict[str, GroupFunc]:
     """Build the function of a group in each form of its anchor that fits, by name; `""` is no choice.
 
     pieces: whether a result may be written by several blocks, each a part. searched: those, too, that only a
-    search takes.
+    search takes. threads: those, too, for devices that bind loops to threads.
     """
     names = _candidates(group)
     if len(names) < 2:
@@ -62,6 +67,8 @@ def group_forms(
         return {"": made}
     if not searched:
         names = [name for name in names if not _is_searched(group, name)]
+    if not threads:
+        names = [name for name in names if not _is_for_threads(group, name)]
     tried = {name: _in_form(group, constants, name, pieces=pieces) for name in names}
     return {name: made for name, made in tried.items() if made is not None}
 
@@ -70,6 +77,11 @@ def _is_searched(group: Group, name: str) -> bool:
     """Whether only a search takes a form of a group's anchor."""
     anchor = group.anchor
     return anchor is not None and anchor.op.forms[name].searched(anchor.info)
+
+
+def _is_for_threads(group: Group, name: str) -> bool:
+    """Whether a form of a group's anchor is for devices that bind loops to threads."""
+    return group.anchor is not None and group.anchor.op.forms[name].threads
 
 
 def form_decision(group: Group) -> str:
@@ -92,10 +104,11 @@ class GroupForms:
         *,
         pieces: bool = True,
         searched: bool = True,
+        threads: bool = False,
     ) -> None:
         self._constants = constants
         self._layouts = layouts
-        self._pieces, self._searched = pieces, searched
+        self._pieces, self._searched, self._threads = pieces, searched, threads
         self._known: dict[Hashable, tuple[Group, dict[str, GroupFunc]]] = {}
 
     def of(self, group: Group) -> dict[str, GroupFunc]:
@@ -104,7 +117,13 @@ class GroupForms:
         if key in self._known:
             other, forms = self._known[key]
             return {name: _rebound(made, other, group) for name, made in forms.items()}
-        forms = group_forms(group, self._constants, pieces=self._pieces, searched=self._searched)
+        forms = group_forms(
+            group,
+            self._constants,
+            pieces=self._pieces,
+            searched=self._searched,
+            threads=self._threads,
+        )
         self._known[key] = group, forms
         return forms
 

@@ -9,7 +9,7 @@ from compiler.graph.ir import Value
 from compiler.graph.to_loops import ChooseForm, GroupFunc
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.rules.estimate import seconds
+from compiler.schedule.rules.estimate import form_seconds
 from compiler.stages.workload import Work
 
 
@@ -27,21 +27,21 @@ class FormChoosers:
     def __init__(self, layouts: Mapping[Value, Layout], facts: TargetFacts) -> None:
         self._layouts = layouts
         self._facts = facts
-        self._known: dict[Work, float] = {}
+        self._known: dict[tuple[Work, ...], list[float]] = {}
 
     def of(self, chooser: Chooser) -> ChooseForm:
         """How `chooser` picks."""
 
         def choose(name: str, candidates: Mapping[str, GroupFunc]) -> str:
-            costs = map(self._cost, candidates.values())
+            costs = self._costs(tuple(work_of(made, self._layouts) for made in candidates.values()))
             options = [Option((number,), cost) for number, cost in enumerate(costs)]
             (chosen,) = chooser.choose(name, options)
             return list(candidates)[chosen]
 
         return choose
 
-    def _cost(self, made: GroupFunc) -> float:
-        work = work_of(made, self._layouts)
-        if work not in self._known:
-            self._known[work] = seconds(work[0], dict(work[1]), self._facts)
-        return self._known[work]
+    def _costs(self, works: tuple[Work, ...]) -> list[float]:
+        if works not in self._known:
+            pairs = [(func, dict(layouts)) for func, layouts in works]
+            self._known[works] = form_seconds(pairs, self._facts)
+        return self._known[works]

@@ -156,6 +156,7 @@ class _Makers:
             laid_out.layouts,
             pieces=not facts.binds_threads,
             searched=job.records is not no_records,
+            threads=facts.binds_threads,
         )
         self._choosers = FormChoosers(laid_out.layouts, facts)
         self._grown = {state.present for state in states_of(laid_out)}

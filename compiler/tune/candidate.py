@@ -17,7 +17,7 @@ from compiler.render.launch import Launch
 from compiler.schedule.chooser import Chooser, Option, RecordingChooser
 from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.rules.estimate import seconds
+from compiler.schedule.rules.estimate import form_seconds
 from compiler.schedule.trace import Trace
 from compiler.stages.kernels import Kernel, print_kernel
 from compiler.stages.tuned import Decisions
@@ -115,7 +115,5 @@ def make_candidate(
 
 def form_options(workload: Workload, facts: TargetFacts) -> list[Option]:
     """The forms of a workload as a decision, with their estimated seconds."""
-    return [
-        Option((number,), seconds(func, dict(layouts), facts))
-        for number, (_, (func, layouts)) in enumerate(workload.forms)
-    ]
+    works = [(func, dict(layouts)) for _, (func, layouts) in workload.forms]
+    return [Option((number,), cost) for number, cost in enumerate(form_seconds(works, facts))]

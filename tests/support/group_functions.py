@@ -16,8 +16,15 @@ def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:
 
 
 def group_func(
-    group: Group, constants: Mapping[Value, Array], choose: ChooseForm = default_form
+    group: Group,
+    constants: Mapping[Value, Array],
+    choose: ChooseForm = default_form,
+    *,
+    threads: bool = False,
 ) -> GroupFunc:
-    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
-    forms = group_forms(group, constants)
+    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one.
+
+    threads: of those, too, that devices which bind loops to threads have.
+    """
+    forms = group_forms(group, constants, threads=threads)
     return forms[chosen_form(group, forms, choose)]

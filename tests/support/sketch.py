@@ -91,6 +91,6 @@ def works(fused: FusedGraph, lanes: int = 0, form: str = "") -> Iterator[Work]:
 
     layouts = layouts_of(fused, lanes) if lanes else {}
     for group in fused.groups:
-        made = group_func(group, fused.graph.constants, choose)
+        made = group_func(group, fused.graph.constants, choose, threads=bool(form))
         pairs = zip(made.func.params, made.values, strict=True)
         yield made.func, {b.name: layouts[v] for b, v in pairs if v in layouts and layouts[v].maps}

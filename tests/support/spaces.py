@@ -30,7 +30,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.targets import Target, get_target
 from tests.support.kernels import lower_all, run_flat
 from tests.support.schedules import random_inputs
-from tests.support.works import GRAPHS, works_of
+from tests.support.works import GRAPHS, ON_THREADS, works_of
 
 Decisions = Mapping[str, tuple[int, ...]]
 
@@ -78,6 +78,7 @@ THREADS = {
         lambda found: any(name.endswith(".unit") and value != (0,) for name, value in found.items()),
     ),
     "im2col": Rule(("im2col",), _ends("im2col.columns")),
+    "fused winograd": Rule(("winograd-fused",), _ends("winograd.tile")),
     "weighting": Rule(("attention of many rows",), _ends("matmul.tile")),
     "split_k": Rule(("dense long", "product long"), _ends(".chunks")),
     "teams": Rule(("softmax", "layer norm", "global", "rms norm", "sum"), _ends(".team")),
@@ -111,7 +112,7 @@ def rules_of(language: str) -> Mapping[str, Rule]:
 def points(language: str, rule: str, count: int, seed: int = 0) -> Iterator[Point]:
     """Random points of a rule; fewer than `count` where twenty draws for each do not reach the rule."""
     found = rules_of(language)[rule]
-    names = [name for name in GRAPHS if name.startswith(found.graphs)]
+    names = [name for name in (*GRAPHS, *ON_THREADS) if name.startswith(found.graphs)]
     targets = [
         get_target(*one.split(":"), precision="tf32" if one == "cuda-nvidia:sm_80" else "f32")
         for one in LANGUAGES[language]

@@ -318,6 +318,27 @@ GRAPHS: dict[str, Make] = {
 }
 
 
+def around(channels: int, outer: int, hw: tuple[int, int], batch: int = 1) -> Make:
+    """A 3 x 3 convolution that pads by itself, a bias, a residual where it has one, and ReLU."""
+
+    def make(s: Sketch) -> Value:
+        x = s.input(batch, channels, *hw)
+        windows = Windows((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
+        y = s.emit("Conv", x, s.weights(outer, channels, 3, 3), group=1, **windows.attrs())
+        y = s.emit("Add", y, s.weights(outer, 1, 1))
+        return s.emit("Relu", s.emit("Add", y, x) if outer == channels else y)
+
+    return make
+
+
+ON_THREADS: dict[str, Make] = {
+    "winograd-fused-1": around(18, 18, (3, 5), 2),
+    "winograd-fused-1 without padding": conv(16, 16, 3, (8, 8)),
+    "winograd-fused-2": around(32, 16, (4, 6)),
+}
+"""Those of which only devices that bind loops to threads have the form."""
+
+
 def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
 
@@ -325,5 +346,5 @@ def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     kernel, as on processors with vectors; else a product and what follows it.
     """
     sketch = Sketch()
-    fused = fuse_attention(sketch.fused(GRAPHS[name](sketch)), scores=joined)
+    fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), scores=joined)
     return list(works(fused, lanes, form=name.split()[0]))

@@ -40,7 +40,7 @@ from compiler.graph.ops.windows import (
     window_view,
     windows_of,
 )
-from compiler.graph.ops.winograd import is_winograd, is_winograd_along, winograd_form
+from compiler.graph.ops.winograd import fused_form, in_chunks, is_winograd, is_winograd_along, winograd_form
 from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
 from compiler.loops.index_map import fused
@@ -186,10 +186,15 @@ def _conv_im2col(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     return _with_bias(b, result, inputs, info)
 
 
-def _conv_winograd(down: int, across: int) -> Build:
-    form = winograd_form(down, across)
+def _conv_winograd(form: Build) -> Build:
     return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
 
+
+_FUSED = {
+    f"winograd-fused-{chunks}": Form(_conv_winograd(fused_form(chunks)), in_chunks(chunks), threads=True)
+    for chunks in (1, 2, 4, 8)
+}
+"""Winograd in one launch, and, in several chunks of the channels, a second one that adds them up."""
 
 WINDOW: dict[str, AttrValue | None] = {
     "kernel_shape": None, "strides": None, "dilations": None, "pads": None, "auto_pad": "NOTSET", "group": 1,
@@ -202,10 +207,11 @@ CONV = Op(
     forms={
         "depthwise": Form(_conv_depthwise, _is_depthwise),
         "direct": Form(_conv_direct),
-        "winograd-2": Form(_conv_winograd(2, 2), is_winograd, wants_blocks=True),
-        "winograd-4": Form(_conv_winograd(4, 4), is_winograd, wants_blocks=True),
-        "winograd-1x4": Form(_conv_winograd(1, 4), is_winograd_along(1), searched=is_winograd),
-        "winograd-4x1": Form(_conv_winograd(4, 1), is_winograd_along(0), searched=is_winograd),
+        "winograd-2": Form(_conv_winograd(winograd_form(2, 2)), is_winograd, wants_blocks=True),
+        "winograd-4": Form(_conv_winograd(winograd_form(4, 4)), is_winograd, wants_blocks=True),
+        **_FUSED,
+        "winograd-1x4": Form(_conv_winograd(winograd_form(1, 4)), is_winograd_along(1), searched=is_winograd),
+        "winograd-4x1": Form(_conv_winograd(winograd_form(4, 1)), is_winograd_along(0), searched=is_winograd),
         "im2col": Form(_conv_im2col, _is_matrix_product, searched=everywhere),
     },
     flops=_conv_flops, channels=True,

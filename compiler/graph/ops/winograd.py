@@ -10,6 +10,9 @@ Along an axis that is left as it is a tile is one result, F(1, r): its positions
 and the results are their sum. F(1 x 4, 1 x 3) takes 1.5 products per result instead of 3, F(1 x 4, 3 x 3) 4.5
 instead of 9, with filters twice as large, and smaller errors than with both axes.
 
+On devices that bind loops to threads one launch does all of it: the form of `fused_form`, whose stages are
+cut so that a block of threads has a few tiles of some output channels (`schedule/rules/threads/winograd.py`).
+
 The matrices follow Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), with the
 points in pairs: 0, infinity, 1, -1, 2, -2. Transforms of p and -p share their even and odd parts, which the C
 compiler finds as common subexpressions.
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -29,7 +32,7 @@ from compiler.graph.ops.factors import is_f32
 from compiler.graph.ops.windows import padded_buffer, windows_of
 from compiler.loops.annotations import CONSTANT_ONLY, STAGE
 from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer, Expr, Select, minimum
+from compiler.loops.ir import Buffer, Expr, Select, const, minimum
 
 TAPS = 3
 POINTS = {2: (Fraction(1),), 4: (Fraction(1), Fraction(2))}
@@ -205,7 +208,7 @@ def winograd_form(down: int, across: int) -> Build:
         grid, (out, inner) = _Grid.of(info, (down, across)), info.in_types[1].shape[:2]
         source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs))
         filters = _filters(b, inputs[1], (out, inner), grid)
-        tiles = _tiles(b, source, inner, grid)
+        tiles = _tiles(b, _elements(source, grid), (*grid.size, inner, grid.count), grid)
         sums = b.reduce(
             "products",
             (*grid.size, out, grid.count),
@@ -244,21 +247,31 @@ def _filters(b: Builder, weights: Buffer, channels: Pair, g: _Grid) -> Buffer:
     return filters
 
 
-def _tiles(b: Builder, source: Buffer, channels: int, g: _Grid) -> Buffer:
-    """Transformed tiles, (row, column, channel, tile): first the rows of each tile, then its columns."""
-    (height, width), (by_rows, by_columns) = g.image, (matrices.data for matrices in g.matrices)
+Element = Callable[[Expr, Expr, Expr, Expr], Expr]
+"""Of a tile, by row, column, channel and the tile's number."""
 
-    def element(c: Expr, t: Expr, i: int, j: Expr) -> Expr:
+
+def _elements(source: Buffer, g: _Grid) -> Element:
+    """What the image has there; beyond its last row or column that is repeated."""
+    height, width = g.image
+
+    def element(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
         y, x = t // g.across % g.down * g.m[0] + i, t % g.across * g.m[1] + j
         y = y if g.down * g.m[0] == height else minimum(y, height + g.taps[0] - 2)
         x = x if g.across * g.m[1] == width else minimum(x, width + g.taps[1] - 2)
         return source[t // (g.across * g.down), c, y, x]
 
+    return element
+
+
+def _tiles(b: Builder, element: Element, shape: tuple[int, ...], g: _Grid) -> Buffer:
+    """Transformed tiles, (row, column, channel, tile): first the rows of each tile, then its columns."""
+    by_rows, by_columns = (matrices.data for matrices in g.matrices)
+
     def by_row(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
-        column = [element(c, t, n, j) for n in range(g.size[0])]
+        column = [element(const(n), j, c, t) for n in range(g.size[0])]
         return _pick(i, [_transformed(row, column) for row in by_rows])
 
-    shape = (*g.size, channels, g.count)
     rows = b.compute("tile_rows", shape, by_row, annotations=((STAGE, "tile_rows"),))
 
     def by_column(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
@@ -268,21 +281,86 @@ def _tiles(b: Builder, source: Buffer, channels: int, g: _Grid) -> Buffer:
     return b.compute("tiles", shape, by_column, annotations=((STAGE, "tiles"),))
 
 
-def _results(b: Builder, sums: Buffer, shape: Sequence[int], g: _Grid) -> Buffer:
-    """The image of results: the rows of each tile are transformed back, then its columns."""
+def _results(
+    b: Builder, sums: Buffer, shape: Sequence[int], g: _Grid, chunks: tuple[int, ...] = ()
+) -> Buffer:
+    """The image of results: the rows of each tile are transformed back, then its columns.
+
+    chunks: how many parts of a sum there are, each of which has an image of its own.
+    """
     (high, wide), (down, across) = g.size, g.m
 
-    def by_row(i: Expr, j: Expr, k: Expr, t: Expr) -> Expr:
-        column = [sums[n, j, k, t] for n in range(high)]
+    def by_row(*at: Expr) -> Expr:
+        *chunk, i, j, k, t = at
+        column = [sums[(*chunk, n, j, k, t)] for n in range(high)]
         return _pick(i, [_result(power, down, column) for power in range(down)])
 
-    rows = b.compute(
-        "result_rows", (down, wide, shape[1], g.count), by_row, annotations=((STAGE, "result_rows"),)
-    )
+    rows_shape = (*chunks, down, wide, shape[1], g.count)
+    rows = b.compute("result_rows", rows_shape, by_row, annotations=((STAGE, "result_rows"),))
 
-    def by_column(n: Expr, k: Expr, y: Expr, x: Expr) -> Expr:
+    def by_column(*at: Expr) -> Expr:
+        *chunk, n, k, y, x = at
         tile = (n * g.down + y // down) * g.across + x // across
-        row = [rows[y % down, j, k, tile] for j in range(wide)]
+        row = [rows[(*chunk, y % down, j, k, tile)] for j in range(wide)]
         return _pick(x % across, [_result(power, across, row) for power in range(across)])
 
-    return b.compute("conv", shape, by_column)
+    if not chunks:
+        return b.compute("conv", shape, by_column)
+    return b.compute("parts", (*chunks, *shape), by_column, annotations=((STAGE, "parts"),))
+
+
+# ---------------------------------------------------------------- the form for blocks of threads
+
+_ROUNDED = 32
+"""Tiles of all images are as many as this divides, so that blocks of threads need no conditions."""
+
+
+def fused_form(chunks: int) -> Build:
+    """The form F(2 x 2, 3 x 3) for devices that bind loops to threads, to be one launch.
+
+    A stage more holds what a tile is transformed from (a thread fetches it ahead), and behind the last tile
+    that one is repeated. chunks: parts of the input channels whose results a second launch adds up.
+    """
+
+    def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        grid, (out, inner) = _Grid.of(info, (2, 2)), info.in_types[1].shape[:2]
+        last, padded = grid.count - 1, -(-grid.count // _ROUNDED) * _ROUNDED
+        source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs))
+        filters = _filters(b, inputs[1], (out, inner), grid)
+        element = _elements(source, grid)
+
+        def patch(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
+            return element(i, j, c, t if padded == grid.count else minimum(t, last))
+
+        shape = (*grid.size, inner, padded)
+        patches = b.compute("patches", shape, patch, annotations=((STAGE, "patches"),))
+        tiles = _tiles(b, lambda i, j, c, t: patches[i, j, c, t], shape, grid)
+        parts, size = (chunks,) if chunks > 1 else (), inner // chunks
+
+        def product(*at: Expr) -> Expr:
+            *chunk, i, j, k, t, c = at
+            channel = chunk[0] * size + c if chunk else c
+            return tiles[i, j, channel, t] * filters[i, j, k, channel]
+
+        noted = ((STAGE, "products"),)
+        sums = b.reduce("products", (*parts, *grid.size, out, padded), (size,), product, annotations=noted)
+        result = _results(b, sums, info.out_types[0].shape, replace(grid, count=padded), parts)
+        if not parts:
+            return result
+        return b.reduce("conv", info.out_types[0].shape, parts, lambda n, k, y, x, q: result[q, n, k, y, x])
+
+    return form
+
+
+def in_chunks(chunks: int) -> Callable[[NodeInfo], bool]:
+    """Whether the channels of a convolution that has this form come in so many chunks that pay."""
+
+    def applies(info: NodeInfo) -> bool:
+        channels = info.in_types[1].shape[1]
+        return is_winograd(info) and channels % chunks == 0 and channels >= chunks * _LEAST_CHANNELS
+
+    return applies
+
+
+_LEAST_CHANNELS = 16
+"""Fewer channels of a chunk take less time than the transforms of its results."""

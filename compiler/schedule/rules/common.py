@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.core.node import IRNode
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Iter, Load, Store, Var
+from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Func, Iter, Load, Store, Var
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of
 from compiler.schedule.program import Access, Program, Site
@@ -55,6 +55,11 @@ def _operations(expr: IRNode) -> int:
     if isinstance(expr, Load | Var | Const):
         return 0
     return 1 + sum(map(_operations, expr.children()))
+
+
+def stages(func: Func) -> dict[str, Block]:
+    """The stages of a form by name."""
+    return {stage: block for block in func.blocks() if (stage := stage_of(block)) is not None}
 
 
 def consumer(schedule: Schedule, name: str) -> str:

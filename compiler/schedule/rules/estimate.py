@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
@@ -12,8 +12,24 @@ from compiler.loops.layout import Layout
 from compiler.loops.queries import iterations, static_shape
 from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.im2col import columns_of
+from compiler.schedule.rules.threads.winograd_tile import share_of_direct
 from compiler.schedule.rules.vector.contraction import cycles
 from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
+
+
+def form_seconds(works: Sequence[tuple[Func, Mapping[str, Layout]]], facts: TargetFacts) -> list[float]:
+    """Estimated seconds of each form of an operator, of which the first is the default.
+
+    On threads most forms are told apart by their arithmetic and bytes; Winograd in one launch needs more than
+    that, and is estimated by its share of what the default form takes.
+    """
+    found: list[float] = []
+    for func, layouts in works:
+        share = share_of_direct(func, facts) if facts.binds_threads else None
+        if share is not None and any(layout.maps for layout in layouts.values()):
+            share = math.inf  # it reads and writes images row by row
+        found.append(seconds(func, layouts, facts) if share is None else share * found[0])
+    return found
 
 
 def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float:

@@ -14,6 +14,7 @@ from compiler.schedule.rules.threads.reduction import reduction
 from compiler.schedule.rules.threads.rows import block_reduction
 from compiler.schedule.rules.threads.split_k import split_k
 from compiler.schedule.rules.threads.weighting import weighted_rows
+from compiler.schedule.rules.threads.winograd import fused_winograd
 from compiler.schedule.schedule import Schedule
 
 
@@ -21,7 +22,8 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     lay_out_columns(schedule, chooser)
     follow_layouts(schedule)
-    if not weighted_rows(schedule, facts, chooser):
+    whole = (fused_winograd, weighted_rows)
+    if not any(rule(schedule, facts, chooser) for rule in whole):
         block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):

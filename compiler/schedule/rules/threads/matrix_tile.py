@@ -19,6 +19,7 @@ from compiler.schedule.rules.threads.tile import (
     occupancy,
     over_sizes,
     overlapped,
+    passed_bytes,
     waves_of,
 )
 
@@ -195,7 +196,7 @@ def matrix_options(
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged.registers <= _MOST_REGISTERS and has_room(staged, problem, facts)
+        if staged.registers <= _MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
     ]
 
 

@@ -118,10 +118,32 @@ def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     batch, rows, columns = min((axes.extents(), *smaller), key=math.prod)
     lengths = [extent_of(item.extent) for item in block.reduce]
     inner, steps = max(lengths), math.prod(lengths)
-    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+    if not _is_cut(batch, rows, columns, inner, steps, facts):
         return None
     return GemmProblem(*axes.extents(), inner, steps, 1, narrow=is_narrow(block), smaller=smaller)
+
+
+def _is_cut(batch: int, rows: int, columns: int, inner: int, steps: int, facts: TargetFacts) -> bool:
+    """Whether a sum of products is long and has few results; arguments as those of `GemmProblem`."""
+    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
+    return steps >= _LEAST_STEPS and inner >= 2 * _LEAST_TERMS and tiles < 2 * units(facts)
+
+
+def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
+    """Estimated cycles of a sum of products in the way that costs least; infinite where nothing fits."""
+    sizes = problem.batch, problem.rows, problem.columns, problem.inner, problem.steps
+    if _is_cut(*sizes, facts):
+        found = [*chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())]
+    else:
+        on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
+        found = [*thread_tiles(problem, facts), *chain.from_iterable(on_units)]
+    return min((option.cost for option in found), default=math.inf)
+
+
+def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
+    """Estimated cycles of the launch that adds up so many parts of each result."""
+    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
+    return facts.hertz * (moved + _LAUNCH_SECONDS)
 
 
 def _ways(
@@ -160,8 +182,7 @@ def _cost(
     if way == _CLUSTER:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         return _DOUBT * best + passed + facts.hertz * _CLUSTER_SECONDS
-    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
-    return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
+    return _DOUBT * best + parts_cycles(results, chunks, facts)
 
 
 def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:

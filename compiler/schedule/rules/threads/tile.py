@@ -23,7 +23,7 @@ _WORD = 4
 _OTHER_REGISTERS = 40
 """Registers of a thread beside its tile and one step's operands: addresses, counters, what is fetched."""
 
-_BUSY_THREADS = 256
+BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
 
 SHARED_BYTES_A_CYCLE = 128
@@ -74,7 +74,7 @@ _DEPTHS = (4, 8, 16, 32)
 MOST_GATHERED = 64
 """The most of them where they are whole windows."""
 
-_NOT_HIDDEN = 0.45
+NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
 CP_ASYNC = "cp.async"
@@ -212,7 +212,7 @@ def thread_tiles(
         for tile in (_all_tiles(_depths(problem)) if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged is tile or has_room(staged, problem, facts)
+        if staged is tile or has_room(staged, facts, passed_bytes(staged, problem))
     ]
 
 
@@ -271,13 +271,17 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
         return False
     if tile.depth > max(4, problem.inner):
         return False
-    return has_room(tile, problem, facts)
+    return has_room(tile, facts, passed_bytes(tile, problem))
 
 
-def has_room(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> bool:
-    """Whether registers and shared memory are enough for a block."""
+def passed_bytes(tile: BlockTile, problem: GemmProblem) -> int:
+    """What a block leaves in shared memory for the others of its cluster."""
+    return tile.rows * tile.columns * _WORD if problem.passed else 0
+
+
+def has_room(tile: BlockTile, facts: TargetFacts, passed: int = 0) -> bool:
+    """Whether registers and shared memory are enough for a block; passed: bytes beside those of the tile."""
     per_unit, registers = facts.limit("registers_per_unit"), tile.registers
-    passed = tile.rows * tile.columns * _WORD if problem.passed else 0
     return (
         tile.shared_bytes + passed <= (facts.shared_limit or 0)
         and registers <= (facts.limit("registers_per_thread") or 255)
@@ -306,7 +310,7 @@ def tile_cycles(
     rounds = k_iterations(tile, problem)
     steps = rounds * tile.depth
     lanes = facts.fma_per_cycle * facts.lanes(32)
-    busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
+    busy = min(1.0, resident * tile.threads / BUSY_THREADS)
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
     # in a step, each thread reads its rows and columns from shared memory: so many words, whoever shares them
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
@@ -319,7 +323,7 @@ def tile_cycles(
     issued = arithmetic + addresses
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
-    one = most + _NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
+    one = most + NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
     return waves * one * (_WIDENED if problem.narrow and copies(facts) else 1.0)
 
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import APART, PARTITION, PREFETCH, stage_of
-from compiler.loops.ir import CONSTANT, Block, Func, Load
+from compiler.loops.annotations import APART, PARTITION, PREFETCH
+from compiler.loops.ir import CONSTANT, Func, Load
 from compiler.loops.layout import Layout, lanes_last
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
@@ -31,6 +31,7 @@ from compiler.schedule.rules.common import (
     is_lane,
     lanes_innermost,
     part_of_steps,
+    stages,
     stores_lanes,
     strip_mine,
     unroll_inside,
@@ -90,11 +91,6 @@ class Plan:
     def value(self) -> tuple[int, ...]:
         """The plan as a decision."""
         return (self.band, self.vectors, self.rows)
-
-
-def stages(func: Func) -> dict[str, Block]:
-    """The stages of a form by name."""
-    return {stage: block for block in func.blocks() if (stage := stage_of(block)) is not None}
 
 
 def _find_shape(func: Func, lanes: int) -> Shape | None:
