@@ -42,12 +42,13 @@ class GraphChoices:
     """What was decided about a graph.
 
     fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
-    layout: where layouts come from. record: the id of the tuning record behind that. decisions, offered: by
+    depthwise: whether depthwise convolutions may be one with 1 x 1 convolutions. layout: where layouts come from. record: the id of the tuning record behind that. decisions, offered: by
     name, what was taken and what else there was. workload: what the graph has to do.
     """
 
     fusion: int | None = None
     attention: bool = True
+    depthwise: bool = True
     layout: Layouts = Layouts.BY_COST
     record: str = ""
     decisions: Decisions = field(default_factory=dict)

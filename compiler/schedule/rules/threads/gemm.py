@@ -76,7 +76,7 @@ _RATHER_MORE = 2.5
 """Times as many where else the steps of a window, an odd number, would be few: a jump waits for operands."""
 
 
-def _number(parts: Sequence[Part]) -> Expr:
+def number_of(parts: Sequence[Part]) -> Expr:
     """The number of a combination of parts."""
     return fused([(part.index, part.extent) for part in parts])
 
@@ -178,8 +178,8 @@ class ImplicitGemm:
         """Let the block, its result and the epilogue run over batches, rows and columns."""
         spatial, axes = len(self.block.spatial), self.axes
         count = len(self.block.block.iters)
-        roles = [*([_number(axes.batch)] if axes.batch else []), _number(axes.rows), _number(axes.columns)]
-        sums = [*(part.index for part in self.outer), _number(self.inner)]
+        roles = [*([number_of(axes.batch)] if axes.batch else []), number_of(axes.rows), number_of(axes.columns)]
+        sums = [*(part.index for part in self.outer), number_of(self.inner)]
         ends = self.epilogue_map(last, roles)
         self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))
         self.s.transform_layout(self.total, IndexMap.of(spatial, roles))

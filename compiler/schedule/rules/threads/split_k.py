@@ -54,7 +54,7 @@ _USUAL = tuple(
 _MOST_CHUNKS = 32
 """More parts of a result are too many for the one thread that adds them up."""
 
-_LAUNCH_SECONDS = 3e-6
+LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
 _DOUBT = 1.1
@@ -80,7 +80,7 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
 def _by_chunks(
     schedule: Schedule, name: str, block: Site, chunks: int, facts: TargetFacts, chooser: Chooser
 ) -> bool:
-    parts = _cut(schedule, name, block, chunks)
+    parts = cut_sum(schedule, name, block, chunks)
     if not any(rule(schedule, parts, facts, chooser) for rule in (matrix_gemm, implicit_gemm)):
         return False
     alone(schedule, name, facts, chooser)
@@ -93,40 +93,59 @@ def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     if axes is None:
         return None
     smaller = axes.smaller(free_iterations(func, block))
-    batch, rows, columns = min((axes.extents(), *smaller), key=math.prod)
     lengths = [extent_of(item.extent) for item in block.reduce]
-    inner, steps = max(lengths), math.prod(lengths)
-    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
-        return None
-    return GemmProblem(*axes.extents(), inner, steps, 1, narrow=is_narrow(block), smaller=smaller)
+    sizes = (*axes.extents(), max(lengths), math.prod(lengths), 1)
+    problem = GemmProblem(*sizes, narrow=is_narrow(block), smaller=smaller)
+    return problem if len(chunk_counts(problem, facts)) > 1 else None
+
+
+def chunk_counts(problem: GemmProblem, facts: TargetFacts) -> list[int]:
+    """Numbers of chunks that a sum of products may be cut into, 1 first."""
+    least = min(problem.sizes(), key=lambda one: one.batch * one.rows * one.columns)
+    tiles = least.batch * -(-least.rows // _TILE) * -(-least.columns // _TILE)
+    if problem.steps < _LEAST_STEPS or problem.inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+        return [1]
+    most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
+    return [n for n in range(1, most + 1) if problem.inner % n == 0]
+
+
+def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
+    """Cycles of a sum of products by itself, in chunks where that is better."""
+    return min(option.cost for option in _options(problem, matrix_units, facts))
 
 
 def _options(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> list[Option]:
     """Numbers of chunks with the cycles until everything is added up."""
-    most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
-    counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
-    costs = [(n, _cost(problem, n, matrix_units, facts)) for n in counts]
+    costs = [(n, _cost(problem, n, matrix_units, facts)) for n in chunk_counts(problem, facts)]
     return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
+
+
+def one_of_chunks(problem: GemmProblem, chunks: int) -> GemmProblem:
+    """What is left to choose tiles for of a sum in chunks."""
+    inner, steps = problem.inner // chunks, problem.steps // chunks
+    smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
+    return replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
 
 
 def _cost(problem: GemmProblem, chunks: int, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
     """Cycles for a number of chunks, by the best tile, and for the launch that adds them up."""
-    inner, steps = problem.inner // chunks, problem.steps // chunks
-    smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
-    cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
+    cut = one_of_chunks(problem, chunks)
     # as if copies brought both factors: whether they can shows when the block has its layouts
     on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
-    best = min((option.cost for option in tiles), default=math.inf)
+    return in_chunks(min((option.cost for option in tiles), default=math.inf), problem, chunks, facts)
+
+
+def in_chunks(best: float, problem: GemmProblem, chunks: int, facts: TargetFacts) -> float:
+    """Cycles until chunks that take `best` are added up."""
     if chunks == 1:
         return best
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
     moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
-    return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
+    return _DOUBT * best + facts.hertz * (moved + LAUNCH_SECONDS)
 
 
-def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
+def cut_sum(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
     """Cut the longest axis of a sum into chunks; gives the block of parts: the chunk is its first axis."""
     count = len(block.spatial)
     number = max(range(len(block.reduce)), key=lambda n: extent_of(block.reduce[n].extent))
