@@ -42,8 +42,9 @@ class GraphChoices:
     """What was decided about a graph.
 
     fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
-    depthwise: whether depthwise convolutions may be one with 1 x 1 convolutions. layout: where layouts come from. record: the id of the tuning record behind that. decisions, offered: by
-    name, what was taken and what else there was. workload: what the graph has to do.
+    depthwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of them. layout:
+    where layouts come from. record: the id of the tuning record behind that. decisions, offered: by name,
+    what was taken and what else there was. workload: what the graph has to do.
     """
 
     fusion: int | None = None

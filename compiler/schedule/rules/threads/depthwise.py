@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import AXES, IndexMap
-from compiler.loops.ir import REGISTER, Load, Var
+from compiler.loops.ir import REGISTER, Expr, Load, Var
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import substitute
@@ -27,11 +26,20 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.threads.axes import Axes, Part, find_axes
+from compiler.schedule.rules.options import Named
+from compiler.schedule.rules.threads.axes import Axes, Part, find_axes, number_of
 from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
-from compiler.schedule.rules.threads.gemm import ImplicitGemm, number_of
-from compiler.schedule.rules.threads.made_tile import MadeTile, Windows, alone_cycles, made_tiles
+from compiler.schedule.rules.threads.gemm import ImplicitGemm
+from compiler.schedule.rules.threads.made_tile import (
+    MadeTile,
+    Windows,
+    alone_cycles,
+    at_once,
+    made_tile,
+    made_tiles,
+    spread,
+)
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
     LAUNCH_SECONDS,
@@ -42,11 +50,7 @@ from compiler.schedule.rules.threads.split_k import (
     product_cycles,
 )
 from compiler.schedule.rules.threads.tile import GemmProblem, StagedTile
-from compiler.schedule.rules.options import Named
 from compiler.schedule.schedule import Schedule
-
-_MOST_IDLE = 4 / 3
-"""Of a block's threads a quarter may wait where channels then come out even."""
 
 
 def cycles_saved(
@@ -85,14 +89,16 @@ def depthwise_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     windows, axes = _windows(first), find_axes(product)
     if windows is None or axes is None or _made_factor(first, product, axes) is None:
         return False
-    problem = GemmProblem(*axes.extents(), *(2 * [iterations(product.reduce)]), 1, plain=True)
+    terms = iterations(product.reduce)
+    problem = GemmProblem(*axes.extents(), terms, terms, 1, plain=True)
     options = _ways(problem, windows, facts)
     if not options:
         return False
     named = Named(chooser, "made")
     chunks, below = named.choose(f"{product.name}.chunks", options)
     make = _Make(first.name, product.name, windows, chunks, below)
-    return schedule.attempt(make.run, facts, named)
+    ways = (True, False) if chunks == 1 else (False,)
+    return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in ways)
 
 
 def _windows(first: Site) -> Windows | None:
@@ -117,17 +123,20 @@ def _made_factor(first: Site, product: Site, axes: Axes) -> Load | None:
     """Where the factor with the columns of a product reads the sum, once; the other one is in memory."""
     found = factors(product.block)
     assert found is not None
-    read = {item for item in found[1 - axes.left].walk() if _reads(item, first)}
-    if len(read) != 1 or not is_plain(found[axes.left]) or any(_reads(n, first) for n in found[axes.left].walk()):
+    known, made = found[axes.left], found[1 - axes.left]
+    read = {item for item in made.walk() if isinstance(item, Load) and item.buffer.name == first.target}
+    summed = [item for item in product.reduce if extent_of(item.extent) > 1]
+    if len(read) != 1 or len(summed) != 1 or not is_plain(known) or _uses(known, first.target):
         return None
     (load,) = read
     own = {item.var for item in product.spatial}
-    terms = [index for index, extent in zip(load.indices, static_shape(load.buffer), strict=True) if extent > 1 and index not in own]
+    sizes = zip(load.indices, static_shape(load.buffer), strict=True)
+    terms = [index for index, extent in sizes if extent > 1 and index not in own]
     return load if len(terms) == 1 and len(first.spatial) == len(load.indices) else None
 
 
-def _reads(item: IRNode, first: Site) -> bool:
-    return isinstance(item, Load) and item.buffer.name == first.target
+def _uses(value: Expr, buffer: str) -> bool:
+    return any(isinstance(item, Load) and item.buffer.name == buffer for item in value.walk())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +149,7 @@ class _Make:
     chunks: int
     below: int
 
-    def run(self, schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
+    def run(self, schedule: Schedule, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
         """The product with what it is made of; then what adds chunks up."""
         name = self.product
         if self.chunks > 1:
@@ -149,7 +158,7 @@ class _Make:
         axes = find_axes(block)
         if axes is None:
             raise ScheduleError(f"block {name} is no sum of products in chunks")
-        _MadeGemm(self, name, block, axes, facts, chooser).run(schedule, follow=self.chunks == 1)
+        _MadeGemm(self, name, block, axes, facts, chooser).run(schedule, follow=follow)
         if self.chunks > 1:
             alone(schedule, self.product, facts, chooser)
 
@@ -175,13 +184,11 @@ class _MadeGemm(ImplicitGemm):
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         chosen = self.chooser.choose(f"{self.name}.tile", options)
-        self.tile = MadeTile(*chosen, terms=problem.steps)
+        self.tile = made_tile(chosen, problem.steps)
         stages = self.pad(self.tile, self.stage())
-        self.made = next(stage for stage in stages if self.s.site(self.make.first).target in self.read_by(stage))
+        total = self.s.site(self.make.first).target
+        (self.made,) = (stage for stage in stages if _uses(self.s.site(stage).body.value, total))
         self.arrange(self.tile, [stage for stage in stages if stage != self.made], last, problem.lanes)
-
-    def read_by(self, block: str) -> set[str]:
-        return {load.buffer.name for load in self.s.site(block).loads}
 
     def number_results(self, load: Load) -> None:
         """Let the sum over the window run over channels and pixels, as the product has them."""
@@ -215,17 +222,16 @@ class _MadeGemm(ImplicitGemm):
         self.s.set_scope(self.s.site(first).target, REGISTER)
         self.s.compute_at(self.made, at)
         channel, pixel = self.s.loops(self.made)[-2:]
-        along = min(threads, self.tile.columns // below)
-        deep = _deep(threads // along, self.tile.terms)
+        along, deep = spread(threads, self.tile.columns, self.tile.terms, below)
         rounds = -(-self.tile.terms // deep)
-        most = self.make.windows.together(below)
-        together = self.decide("together", _at_once(rounds, most), [n for n in divisors(rounds) if n <= 2 * most])
+        guess = at_once(self.make.windows, below, rounds)
+        together = self.decide("together", guess, [n for n in divisors(rounds) if n <= 2 * guess])
         around, pixel_thread, own = self.s.split(pixel, (None, along, below))
-        step, at_once, channel_thread = self.s.split(channel, (None, together, deep))
-        self.s.reorder(around, step, channel_thread, pixel_thread, at_once, own)
+        step, group, channel_thread = self.s.split(channel, (None, together, deep))
+        self.s.reorder(around, step, channel_thread, pixel_thread, group, own)
         bind_threads(self.s, (channel_thread, pixel_thread), self.tile)
-        self.sum_windows(first, at_once)
-        for loop in (at_once, own):
+        self.sum_windows(first, group)
+        for loop in (group, own):
             self.s.unroll(loop)
 
     def sum_windows(self, first: str, at: str) -> None:
@@ -249,14 +255,3 @@ def _by_lines(axes: Axes, below: int) -> Axes:
     outer = replace(line, extent=line.extent // below, index=line.index // below)
     inner = Part(line.number, below, line.index % below)
     return replace(axes, columns=(*others, outer, place, inner))
-
-
-def _deep(most: int, terms: int) -> int:
-    """Channels side by side: without a rest, where few threads have nothing to do then."""
-    even = max(n for n in divisors(terms) if n <= most)
-    return even if even * _MOST_IDLE >= most else most
-
-
-def _at_once(rounds: int, most: int) -> int:
-    """Rounds that are written out together: without a rest."""
-    return max(n for n in divisors(rounds) if n <= most)

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
-from compiler.loops.index_map import AXES, IndexMap, fused
+from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import (
     CONSTANT,
     REGISTER,
@@ -39,7 +39,14 @@ from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import plainly_indexed
 from compiler.schedule.rules.options import decide
-from compiler.schedule.rules.threads.axes import Axes, Part, extent_of_parts, find_axes, free_iterations
+from compiler.schedule.rules.threads.axes import (
+    Axes,
+    Part,
+    extent_of_parts,
+    find_axes,
+    free_iterations,
+    number_of,
+)
 from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import (
@@ -74,11 +81,6 @@ _WRITTEN_OUT = 256
 
 _RATHER_MORE = 2.5
 """Times as many where else the steps of a window, an odd number, would be few: a jump waits for operands."""
-
-
-def number_of(parts: Sequence[Part]) -> Expr:
-    """The number of a combination of parts."""
-    return fused([(part.index, part.extent) for part in parts])
 
 
 # ---------------------------------------------------------------- the rule
@@ -178,7 +180,11 @@ class ImplicitGemm:
         """Let the block, its result and the epilogue run over batches, rows and columns."""
         spatial, axes = len(self.block.spatial), self.axes
         count = len(self.block.block.iters)
-        roles = [*([number_of(axes.batch)] if axes.batch else []), number_of(axes.rows), number_of(axes.columns)]
+        roles = [
+            *([number_of(axes.batch)] if axes.batch else []),
+            number_of(axes.rows),
+            number_of(axes.columns),
+        ]
         sums = [*(part.index for part in self.outer), number_of(self.inner)]
         ends = self.epilogue_map(last, roles)
         self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))

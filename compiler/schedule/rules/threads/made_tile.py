@@ -7,14 +7,14 @@ once where each waits for few elements. A tile with part of the rows makes what 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.threads.common import units
+from compiler.schedule.rules.threads.common import divisors, units
 from compiler.schedule.rules.threads.tile import (
     WORD,
     GemmProblem,
@@ -34,30 +34,42 @@ _LOAD = 3.0
 _BUSY_THREADS = 256
 """Threads of a unit that hide the latency of arithmetic."""
 
+_BESIDE = 3.0
+"""Elements beside a run in a line that come along with it: runs do not begin where sectors do."""
+
+_LINE = 32
+"""Neighbours in a launch that makes windows alone."""
+
+_MOST_IDLE = 4 / 3
+"""Of a block's threads a quarter may wait where channels then come out even."""
+
+_LEAST_DEPTH, _MOST_DEPTH = 4, 32
+"""Terms whose weights are staged together: channels come out even, as nothing is made twice."""
+
 _BELOW = (4, 2, 1)
 """Results that a thread may make together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of an image. offsets: of a window's elements. down: of the next result below. lines: results."""
+    """Windows of an image.
 
-    offsets: tuple[int, ...]
+    places: of a window's elements in memory. down: from a window to the one below. lines: windows below each
+    other.
+    """
+
+    places: tuple[int, ...]
     down: int
     lines: int
 
     def loads(self, below: int) -> int:
         """Elements that windows of so many results below each other have together."""
-        return len({offset + number * self.down for offset in self.offsets for number in range(below)})
+        return len({place + number * self.down for place in self.places for number in range(below)})
 
     def belows(self) -> list[int]:
         """Numbers of results that a thread may make together."""
-        share = self.loads(2) < 2 * len(self.offsets)
+        share = self.loads(2) < 2 * len(self.places)
         return [n for n in _BELOW if n == 1 or (share and self.lines % n == 0)]
-
-    def together(self, below: int) -> int:
-        """Groups of results whose elements a thread asks for at once."""
-        return max(1, _UNDER_WAY // self.loads(below))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,47 +88,75 @@ class MadeTile(ThreadTile):
         return (staged + self.terms * self.columns) * WORD
 
 
+def made_tile(value: Sequence[int], terms: int) -> MadeTile:
+    """The tile that a decision says."""
+    return replace(MadeTile(*value), terms=terms)
+
+
 def made_tiles(
     problem: GemmProblem, windows: Windows, below: int, facts: TargetFacts, *, few: bool = False
 ) -> list[Option]:
     """Tiles that fit, with the cycles that all work takes, windows included; few: those that compare ways."""
-    tiles = (tile for tile in _all_tiles(problem.steps, few) if tile.columns % below == 0)
-    found = thread_tiles(problem, facts, tiles)
+    depths = [n for n in divisors(problem.inner) if _LEAST_DEPTH <= n <= _MOST_DEPTH]
+    tiles = [
+        tile
+        for tile in _all_tiles(problem.steps, tuple(depths[-1:] if few else depths))
+        if tile.columns % below == 0
+    ]
     return [
         Option(option.value, option.cost + _made_cycles(option, problem, windows, below, facts))
-        for option in found
+        for option in thread_tiles(problem, facts, tiles)
     ]
 
 
 @cache
-def _all_tiles(terms: int, few: bool) -> tuple[MadeTile, ...]:
+def _all_tiles(terms: int, depths: tuple[int, ...]) -> tuple[MadeTile, ...]:
     along = product((2, 4, 8, 16, 32), (2, 4, 8, 16, 32, 64))
     pairs = [pair for pair in along if 64 <= math.prod(pair) <= 512]
-    sizes = product(pairs, (1, 2, 4, 8), (1, 2, 4, 8), (16,) if few else (8, 16, 32))
+    sizes = product(pairs, (1, 2, 4, 8), (1, 2, 4, 8), depths)
     return tuple(MadeTile(*pair, rows, columns, depth, terms=terms) for pair, rows, columns, depth in sizes)
+
+
+def spread(threads: int, columns: int, terms: int, below: int) -> tuple[int, int]:
+    """Threads along a line of pixels, and for channels side by side.
+
+    Channels come out even where few threads have nothing to do then.
+    """
+    along = min(threads, columns // below)
+    most = threads // along
+    even = max(n for n in divisors(terms) if n <= most)
+    return along, even if even * _MOST_IDLE >= most else most
+
+
+def at_once(windows: Windows, below: int, rounds: int) -> int:
+    """Of so many rounds those whose elements a thread asks for together: without a rest."""
+    most = max(1, _UNDER_WAY // windows.loads(below))
+    return max(n for n in divisors(rounds) if n <= most)
 
 
 def _made_cycles(
     option: Option, problem: GemmProblem, windows: Windows, below: int, facts: TargetFacts
 ) -> float:
     """Cycles until the last unit has made all parts of the factor, beside those of the products."""
-    tile = MadeTile(*option.value, terms=problem.steps)
+    tile = made_tile(option.value, problem.steps)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
-    groups = problem.steps * tile.columns // below
-    rounds = math.ceil(groups / (tile.threads * windows.together(below)))
-    return waves * cycles(groups, windows, below, facts, resident * tile.threads) + (
-        waves / resident * rounds * _latency(facts)
-    )
+    along, deep = spread(tile.threads, tile.columns, tile.terms, below)
+    rounds = math.ceil(tile.terms / deep)
+    lines = math.ceil(tile.columns / (below * along))
+    groups = rounds * lines * tile.threads
+    waiting = lines * rounds / at_once(windows, below, rounds) * _latency(facts) / resident
+    return waves * (_cycles(groups, along, windows, below, facts, resident * tile.threads) + waiting)
 
 
-def cycles(groups: int, windows: Windows, below: int, facts: TargetFacts, threads: int) -> float:
-    """Cycles of a unit for groups of results, beside waiting."""
+def _cycles(groups: int, along: int, windows: Windows, below: int, facts: TargetFacts, threads: int) -> float:
+    """Cycles of a unit for groups of results, so many of them side by side in a line, beside waiting."""
     loads = groups * windows.loads(below)
     busy = min(1.0, threads / _BUSY_THREADS)
-    sums = groups * below * len(windows.offsets)
+    sums = groups * below * len(windows.places)
     issued = (loads * _LOAD + sums) / (facts.fma_per_cycle * facts.lanes(32) * busy)
-    return max(issued, loads * WORD * facts.hertz / (facts.bandwidth * costs_of(facts).cache))
+    moved = loads * WORD * (1 + _BESIDE / along)
+    return max(issued, moved * facts.hertz / (facts.bandwidth * costs_of(facts).cache))
 
 
 def alone_cycles(results: int, windows: Windows, facts: TargetFacts) -> float:
@@ -124,7 +164,7 @@ def alone_cycles(results: int, windows: Windows, facts: TargetFacts) -> float:
     own = math.ceil(results / units(facts))
     below = windows.belows()[0]
     stored = own * WORD * facts.hertz / (facts.bandwidth * costs_of(facts).cache)
-    return cycles(own // below, windows, below, facts, _BUSY_THREADS) + stored + _latency(facts)
+    return _cycles(own // below, _LINE, windows, below, facts, _BUSY_THREADS) + stored + _latency(facts)
 
 
 def _latency(facts: TargetFacts) -> float:
