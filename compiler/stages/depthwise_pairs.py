@@ -18,8 +18,15 @@ _IMAGE = 4
 """Axes of an image: samples, channels, lines and places."""
 
 
+_PREDICATES = "cuda"
+"""The language whose compilers predicate loads under a condition. Where each is a branch that waits for it (AMD),
+the few threads of a block that makes its own factor wait for one place after the other."""
+
+
 def pays(first: Node, product: Node, facts: TargetFacts) -> bool:
     """Whether a target takes less time for both at once by estimate: convolutions of images of f32."""
+    if facts.language != _PREDICATES:
+        return False
     kinds = {value.type.dtype for node in (first, product) for value in (*node.inputs, node.output)}
     if first.output.type.rank != _IMAGE or kinds != {F32} or not all(map(is_f32, (first.info, product.info))):
         return False

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import AXES, IndexMap
@@ -52,6 +53,9 @@ from compiler.schedule.rules.threads.split_k import (
 from compiler.schedule.rules.threads.tile import GemmProblem, StagedTile
 from compiler.schedule.schedule import Schedule
 
+_LEAST_STEPS = 64
+"""Of what is cut into chunks: windows count beside the products, so that shorter sums take as long."""
+
 
 def cycles_saved(
     problem: GemmProblem, windows: Windows, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
@@ -68,7 +72,7 @@ def cycles_saved(
 def _ways(problem: GemmProblem, windows: Windows, facts: TargetFacts) -> list[Option]:
     """Numbers of chunks, and of results below each other in a thread, with the cycles of all launches."""
     found = []
-    for chunks in chunk_counts(problem, facts):
+    for chunks in chunk_counts(problem, facts, _LEAST_STEPS):
         one = one_of_chunks(problem, chunks)
         for below in windows.belows():
             costs = [option.cost for option in made_tiles(one, windows, below, facts, few=True)]
@@ -179,8 +183,10 @@ class _MadeGemm(ImplicitGemm):
         if load is None:
             raise ScheduleError(f"block {self.name} does not read what is made element by element")
         last, problem = self.prepare(schedule, follow=follow)
+        lanes = problem.lanes
         self.number_results(load)
-        options = made_tiles(replace(problem, plain=True), self.make.windows, self.make.below, self.facts)
+        problem = replace(problem, plain=True, lanes=1)
+        options = made_tiles(problem, self.make.windows, self.make.below, self.facts)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         chosen = self.chooser.choose(f"{self.name}.tile", options)
@@ -188,7 +194,12 @@ class _MadeGemm(ImplicitGemm):
         stages = self.pad(self.tile, self.stage())
         total = self.s.site(self.make.first).target
         (self.made,) = (stage for stage in stages if _uses(self.s.site(stage).body.value, total))
-        self.arrange(self.tile, [stage for stage in stages if stage != self.made], last, problem.lanes)
+        self.arrange(
+            self.tile,
+            [stage for stage in stages if stage != self.made],
+            last,
+            gcd(lanes, self.tile.thread_columns),
+        )
 
     def number_results(self, load: Load) -> None:
         """Let the sum over the window run over channels and pixels, as the product has them."""

@@ -99,11 +99,11 @@ def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     return problem if len(chunk_counts(problem, facts)) > 1 else None
 
 
-def chunk_counts(problem: GemmProblem, facts: TargetFacts) -> list[int]:
-    """Numbers of chunks that a sum of products may be cut into, 1 first."""
+def chunk_counts(problem: GemmProblem, facts: TargetFacts, least_steps: int = _LEAST_STEPS) -> list[int]:
+    """Numbers of chunks that a sum of products may be cut into, 1 first; none of shorter sums."""
     least = min(problem.sizes(), key=lambda one: one.batch * one.rows * one.columns)
     tiles = least.batch * -(-least.rows // _TILE) * -(-least.columns // _TILE)
-    if problem.steps < _LEAST_STEPS or problem.inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+    if problem.steps < least_steps or problem.inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return [1]
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     return [n for n in range(1, most + 1) if problem.inner % n == 0]
