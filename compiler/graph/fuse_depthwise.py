@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.graph.fuse import FusedGraph, Group
-from compiler.graph.ir import Graph, Node
+from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.join_groups import GroupIndex, group_index, join_groups
 from compiler.graph.ops.windows import windows_of
 
@@ -29,11 +29,20 @@ def _pair(group: Group, index: GroupIndex, pays: Pays) -> list[Group]:
     product = group.anchor
     if product is None or not _is_pointwise(product):
         return []
-    first = index.alone(product.inputs[0])
+    first = index.alone(_image(product.inputs[0], group))
     if first is None or first.anchor is None or not is_depthwise(first.anchor):
         return []
     alone = _reads_one_image(first, index.graph)
     return [first, group] if alone and pays(first.anchor, product) else []
+
+
+def _image(value: Value, group: Group) -> Value:
+    """What an operand is, but for a shuffle of channels that its group does on the way."""
+    shuffle = next((node for node in group.nodes if node.output == value), None)
+    shuffled = (
+        shuffle is not None and shuffle.op.name == "ChannelShuffle" and shuffle.attrs.integer("axis") == 1
+    )
+    return shuffle.inputs[0] if shuffle is not None and shuffled else value
 
 
 def _is_pointwise(node: Node) -> bool:

@@ -40,9 +40,6 @@ _BESIDE = 3.0
 _LINE = 32
 """Neighbours in a launch that makes windows alone."""
 
-_MOST_IDLE = 4 / 3
-"""Of a block's threads a quarter may wait where channels then come out even."""
-
 _LEAST_DEPTH, _MOST_DEPTH = 4, 32
 """Terms whose weights are staged together: channels come out even, as nothing is made twice."""
 
@@ -120,12 +117,10 @@ def _all_tiles(terms: int, depths: tuple[int, ...]) -> tuple[MadeTile, ...]:
 def spread(threads: int, columns: int, terms: int, below: int) -> tuple[int, int]:
     """Threads along a line of pixels, and for channels side by side.
 
-    Channels come out even where few threads have nothing to do then.
+    Channels come out even: a condition around them makes branches of loads, each of which waits.
     """
     along = min(threads, columns // below)
-    most = threads // along
-    even = max(n for n in divisors(terms) if n <= most)
-    return along, even if even * _MOST_IDLE >= most else most
+    return along, max(n for n in divisors(terms) if n <= threads // along)
 
 
 def at_once(windows: Windows, below: int, rounds: int) -> int:
