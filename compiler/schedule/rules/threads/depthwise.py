@@ -229,11 +229,11 @@ class _MadeGemm(ImplicitGemm):
 
     def place_made(self, at: str) -> None:
         """Give results to threads: neighbours in a line to neighbours, and channels side by side."""
-        below, first, threads = self.make.below, self.make.first, self.tile.threads
+        below, first = self.make.below, self.make.first
         self.s.set_scope(self.s.site(first).target, REGISTER)
         self.s.compute_at(self.made, at)
         channel, pixel = self.s.loops(self.made)[-2:]
-        along, deep = spread(threads, self.tile.columns, self.tile.terms, below)
+        along, deep = spread(self.tile, below)
         rounds = -(-self.tile.terms // deep)
         guess = at_once(self.make.windows, below, rounds)
         together = self.decide("together", guess, [n for n in divisors(rounds) if n <= 2 * guess])

@@ -43,6 +43,9 @@ _LINE = 32
 _LEAST_DEPTH, _MOST_DEPTH = 4, 32
 """Terms whose weights are staged together: channels come out even, as nothing is made twice."""
 
+_FEWEST, _MOST = 64, 512
+"""Threads of a block."""
+
 _BELOW = (4, 2, 1)
 """Results that a thread may make together."""
 
@@ -94,12 +97,9 @@ def made_tiles(
     problem: GemmProblem, windows: Windows, below: int, facts: TargetFacts, *, few: bool = False
 ) -> list[Option]:
     """Tiles that fit, with the cycles that all work takes, windows included; few: those that compare ways."""
-    depths = [n for n in divisors(problem.inner) if _LEAST_DEPTH <= n <= _MOST_DEPTH]
-    tiles = [
-        tile
-        for tile in _all_tiles(problem.steps, tuple(depths[-1:] if few else depths))
-        if tile.columns % below == 0
-    ]
+    fitting = [n for n in divisors(problem.inner) if _LEAST_DEPTH <= n <= _MOST_DEPTH]
+    depths = [n for n in fitting if n % _LEAST_DEPTH == 0] or fitting
+    tiles = _all_tiles(problem.steps, tuple(depths[-1:] if few else depths), below)
     return [
         Option(option.value, option.cost + _made_cycles(option, problem, windows, below, facts))
         for option in thread_tiles(problem, facts, tiles)
@@ -107,20 +107,24 @@ def made_tiles(
 
 
 @cache
-def _all_tiles(terms: int, depths: tuple[int, ...]) -> tuple[MadeTile, ...]:
+def _all_tiles(terms: int, depths: tuple[int, ...], below: int) -> tuple[MadeTile, ...]:
+    """Tiles whose threads all have something to make, where there are any."""
     along = product((2, 4, 8, 16, 32), (2, 4, 8, 16, 32, 64))
-    pairs = [pair for pair in along if 64 <= math.prod(pair) <= 512]
+    pairs = [pair for pair in along if _FEWEST <= math.prod(pair) <= _MOST]
     sizes = product(pairs, (1, 2, 4, 8), (1, 2, 4, 8), depths)
-    return tuple(MadeTile(*pair, rows, columns, depth, terms=terms) for pair, rows, columns, depth in sizes)
+    tiles = [MadeTile(*pair, rows, columns, depth, terms=terms) for pair, rows, columns, depth in sizes]
+    found = [tile for tile in tiles if tile.columns % below == 0]
+    even = [tile for tile in found if math.prod(spread(tile, below)) == tile.threads]
+    return tuple(even or found)
 
 
-def spread(threads: int, columns: int, terms: int, below: int) -> tuple[int, int]:
+def spread(tile: MadeTile, below: int) -> tuple[int, int]:
     """Threads along a line of pixels, and for channels side by side.
 
     Channels come out even: a condition around them makes branches of loads, each of which waits.
     """
-    along = min(threads, columns // below)
-    return along, max(n for n in divisors(terms) if n <= threads // along)
+    along = min(tile.threads, tile.columns // below)
+    return along, max(n for n in divisors(tile.terms) if n <= tile.threads // along)
 
 
 def at_once(windows: Windows, below: int, rounds: int) -> int:
@@ -136,7 +140,7 @@ def _made_cycles(
     tile = made_tile(option.value, problem.steps)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
-    along, deep = spread(tile.threads, tile.columns, tile.terms, below)
+    along, deep = spread(tile, below)
     rounds = math.ceil(tile.terms / deep)
     lines = math.ceil(tile.columns / (below * along))
     groups = rounds * lines * tile.threads
