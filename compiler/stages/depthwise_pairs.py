@@ -19,8 +19,8 @@ _IMAGE = 4
 
 
 _PREDICATES = "cuda"
-"""The language whose compilers predicate loads under a condition. Where each is a branch that waits for it (AMD),
-the few threads of a block that makes its own factor wait for one place after the other."""
+"""The language whose compilers predicate loads under a condition. Elsewhere each is a branch that waits for it
+(AMD), and the few threads of a block that makes its own factor wait for one place after the other."""
 
 
 def pays(first: Node, product: Node, facts: TargetFacts) -> bool:
