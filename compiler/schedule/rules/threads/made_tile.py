@@ -108,14 +108,12 @@ def made_tiles(
 
 @cache
 def _all_tiles(terms: int, depths: tuple[int, ...], below: int) -> tuple[MadeTile, ...]:
-    """Tiles whose threads all have something to make, where there are any."""
+    """Tiles of a block, whose threads make whole groups of results."""
     along = product((2, 4, 8, 16, 32), (2, 4, 8, 16, 32, 64))
     pairs = [pair for pair in along if _FEWEST <= math.prod(pair) <= _MOST]
     sizes = product(pairs, (1, 2, 4, 8), (1, 2, 4, 8), depths)
     tiles = [MadeTile(*pair, rows, columns, depth, terms=terms) for pair, rows, columns, depth in sizes]
-    found = [tile for tile in tiles if tile.columns % below == 0]
-    even = [tile for tile in found if math.prod(spread(tile, below)) == tile.threads]
-    return tuple(even or found)
+    return tuple(tile for tile in tiles if tile.columns % below == 0)
 
 
 def spread(tile: MadeTile, below: int) -> tuple[int, int]:
