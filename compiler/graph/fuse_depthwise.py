@@ -1,8 +1,8 @@
 """A depthwise convolution and the 1 x 1 convolution that alone reads it as one kernel.
 
 For blocks of threads: a launch less, and the tensor between the two needs no memory. What follows the first
-one element by element (a bias, a clip) goes along, as its inputs are known. (TVM and Relay: -; cuDNN's
-runtime fusion; "fused depthwise-pointwise" of mobile GPU libraries.)
+one element by element (a bias, a clip) goes along, as its inputs are known. Elsewhere: depthwise separable
+convolutions.
 """
 
 from __future__ import annotations
@@ -27,38 +27,36 @@ def fuse_depthwise(fused: FusedGraph, pays: Pays) -> FusedGraph:
 def _pair(group: Group, index: GroupIndex, pays: Pays) -> list[Group]:
     """The group of a depthwise convolution and `group`, the 1 x 1 convolution that reads it; else none."""
     product = group.anchor
-    if product is None or not _is_pointwise(product):
+    first = None if product is None else index.alone(_image(product.inputs[0], group))
+    if product is None or first is None or first.anchor is None or not is_depthwise(first.anchor):
         return []
-    first = index.alone(_image(product.inputs[0], group))
-    if first is None or first.anchor is None or not is_depthwise(first.anchor):
-        return []
-    alone = _reads_one_image(first, index.graph)
-    return [first, group] if alone and pays(first.anchor, product) else []
+    fits = _is_pointwise(product, first.anchor) and _reads_one_image(first, index.graph)
+    return [first, group] if fits and pays(first.anchor, product) else []
 
 
 def _image(value: Value, group: Group) -> Value:
     """What an operand is, but for a shuffle of channels that its group does on the way."""
-    shuffle = next((node for node in group.nodes if node.output == value), None)
-    shuffled = (
-        shuffle is not None and shuffle.op.name == "ChannelShuffle" and shuffle.attrs.integer("axis") == 1
-    )
-    return shuffle.inputs[0] if shuffle is not None and shuffled else value
-
-
-def _is_pointwise(node: Node) -> bool:
-    if node.op.name != "Conv" or node.inputs[1].type.shape[1] == 1:
-        return False
-    windows = windows_of(node.attrs)
-    one = (1,) * len(windows.kernel)
-    return windows.kernel == windows.strides == one and not any((*windows.before, *windows.after))
+    for node in group.nodes:
+        if node.output == value and node.op.inline is not None and node.attrs.integer("axis", 0) == 1:
+            return node.inputs[0] if node.inputs[0].type == value.type else value
+    return value
 
 
 def is_depthwise(node: Node) -> bool:
     """Whether a node is a convolution of each channel by itself."""
-    if node.op.name != "Conv":
+    return (
+        "depthwise" in node.op.forms_for(node.info)
+        and node.inputs[0].type.shape[1] == node.output.type.shape[1]
+    )
+
+
+def _is_pointwise(node: Node, first: Node) -> bool:
+    """Whether a node is such a convolution as another one, of several channels at one place."""
+    if node.op is not first.op or is_depthwise(node):
         return False
-    channels = node.output.type.shape[1]
-    return node.attrs.integer("group") == channels == node.inputs[0].type.shape[1] > 1
+    windows = windows_of(node.attrs)
+    one = (1,) * len(windows.kernel)
+    return windows.kernel == windows.strides == one and not windows.padded
 
 
 def _reads_one_image(group: Group, graph: Graph) -> bool:

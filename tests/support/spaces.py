@@ -78,6 +78,7 @@ THREADS = {
         lambda found: any(name.endswith(".unit") and value != (0,) for name, value in found.items()),
     ),
     "im2col": Rule(("im2col",), _ends("im2col.columns")),
+    "depthwise": Rule(("separable",), lambda found: any(name.startswith("made.") for name in found)),
     "weighting": Rule(("attention of many rows",), _ends("matmul.tile")),
     "split_k": Rule(("dense long", "product long"), _ends(".chunks")),
     "teams": Rule(("softmax", "layer norm", "global", "rms norm", "sum"), _ends(".team")),

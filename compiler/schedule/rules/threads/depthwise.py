@@ -34,7 +34,7 @@ from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
 from compiler.schedule.rules.threads.gemm import ImplicitGemm
 from compiler.schedule.rules.threads.made_tile import (
     MadeTile,
-    Windows,
+    WindowReads,
     alone_cycles,
     at_once,
     made_tile,
@@ -58,7 +58,7 @@ _LEAST_STEPS = 64
 
 
 def cycles_saved(
-    problem: GemmProblem, windows: Windows, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
+    problem: GemmProblem, windows: WindowReads, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> float:
     """Cycles that one launch for both convolutions saves by estimate; below 0 where two are better."""
     together = [option.cost for option in _ways(problem, windows, facts)]
@@ -69,7 +69,7 @@ def cycles_saved(
     return apart + LAUNCH_SECONDS * facts.hertz - min(together)
 
 
-def _ways(problem: GemmProblem, windows: Windows, facts: TargetFacts) -> list[Option]:
+def _ways(problem: GemmProblem, windows: WindowReads, facts: TargetFacts) -> list[Option]:
     """Numbers of chunks, and of results below each other in a thread, with the cycles of all launches."""
     found = []
     for chunks in chunk_counts(problem, facts, _LEAST_STEPS):
@@ -105,7 +105,7 @@ def depthwise_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in ways)
 
 
-def _windows(first: Site) -> Windows | None:
+def _windows(first: Site) -> WindowReads | None:
     """What the windows of a sum read, of one image; None for other sums."""
     pixel = first.spatial[-1].var.name if len(first.spatial) > 2 else ""
     images = [load for load in first.loads if pixel in load.uses]
@@ -120,7 +120,7 @@ def _windows(first: Site) -> Windows | None:
         places = {place + step * n for place in places for n in range(extent_of(item.extent))}
     line = first.spatial[-2] if len(first.spatial) > 3 else None
     down = first.stride(image, line.var.name) if line else None
-    return Windows(tuple(sorted(places)), down or 0, extent_of(line.extent) if line and down else 1)
+    return WindowReads(tuple(sorted(places)), down or 0, extent_of(line.extent) if line and down else 1)
 
 
 def _made_factor(first: Site, product: Site, axes: Axes) -> Load | None:
@@ -149,7 +149,7 @@ class _Make:
 
     first: str
     product: str
-    windows: Windows
+    windows: WindowReads
     chunks: int
     below: int
 

@@ -51,7 +51,7 @@ _BELOW = (4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowReads:
     """Windows of an image.
 
     places: of a window's elements in memory. down: from a window to the one below. lines: windows below each
@@ -94,7 +94,7 @@ def made_tile(value: Sequence[int], terms: int) -> MadeTile:
 
 
 def made_tiles(
-    problem: GemmProblem, windows: Windows, below: int, facts: TargetFacts, *, few: bool = False
+    problem: GemmProblem, windows: WindowReads, below: int, facts: TargetFacts, *, few: bool = False
 ) -> list[Option]:
     """Tiles that fit, with the cycles that all work takes, windows included; few: those that compare ways."""
     fitting = [n for n in divisors(problem.inner) if _LEAST_DEPTH <= n <= _MOST_DEPTH]
@@ -125,14 +125,14 @@ def spread(tile: MadeTile, below: int) -> tuple[int, int]:
     return along, max(n for n in divisors(tile.terms) if n <= tile.threads // along)
 
 
-def at_once(windows: Windows, below: int, rounds: int) -> int:
+def at_once(windows: WindowReads, below: int, rounds: int) -> int:
     """Of so many rounds those whose elements a thread asks for together: without a rest."""
     most = max(1, _UNDER_WAY // windows.loads(below))
     return max(n for n in divisors(rounds) if n <= most)
 
 
 def _made_cycles(
-    option: Option, problem: GemmProblem, windows: Windows, below: int, facts: TargetFacts
+    option: Option, problem: GemmProblem, windows: WindowReads, below: int, facts: TargetFacts
 ) -> float:
     """Cycles until the last unit has made all parts of the factor, beside those of the products."""
     tile = made_tile(option.value, problem.steps)
@@ -146,7 +146,9 @@ def _made_cycles(
     return waves * (_cycles(groups, along, windows, below, facts, resident * tile.threads) + waiting)
 
 
-def _cycles(groups: int, along: int, windows: Windows, below: int, facts: TargetFacts, threads: int) -> float:
+def _cycles(
+    groups: int, along: int, windows: WindowReads, below: int, facts: TargetFacts, threads: int
+) -> float:
     """Cycles of a unit for groups of results, so many of them side by side in a line, beside waiting."""
     loads = groups * windows.loads(below)
     busy = min(1.0, threads / _BUSY_THREADS)
@@ -156,7 +158,7 @@ def _cycles(groups: int, along: int, windows: Windows, below: int, facts: Target
     return max(issued, moved * facts.hertz / (facts.bandwidth * costs_of(facts).cache))
 
 
-def alone_cycles(results: int, windows: Windows, facts: TargetFacts) -> float:
+def alone_cycles(results: int, windows: WindowReads, facts: TargetFacts) -> float:
     """Cycles of a launch that makes the factor, and stores it."""
     own = math.ceil(results / units(facts))
     below = windows.belows()[0]
