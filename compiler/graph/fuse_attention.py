@@ -8,11 +8,9 @@ tensors in any order. So every exporter's spelling gives the same group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.join_groups import GroupIndex, group_index, join_groups
 from compiler.graph.op import PIECES, Kind
 
 MOST_KEYS = 1 << 14
@@ -21,43 +19,12 @@ MOST_KEYS = 1 << 14
 
 def fuse_attention(fused: FusedGraph, *, scores: bool = True) -> FusedGraph:
     """Join the groups of each attention into one; without `scores`, the first product stays by itself."""
-    index = _index(fused)
+    index = group_index(fused)
     find = _parts if scores else _weighting
-    found = [find(group, index) for group in fused.groups]
-    joined = {parts[-1].outputs[0]: _joined(parts, fused.graph) for parts in found if parts}
-    inside = {value for group in joined.values() for node in group.nodes for value in node.outputs}
-    apart = {group.outputs[0]: group for group in fused.groups if group.outputs[0] not in inside}
-    made = {**apart, **joined}
-    groups = tuple(made[group.outputs[0]] for group in fused.groups if group.outputs[0] in made)
-    views = tuple(item for item in fused.views if item[1] not in inside)
-    return replace(fused, groups=groups, views=views)
+    return join_groups(fused, [find(group, index) for group in fused.groups])
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """Groups by what they make, views among them, and the groups that read each value."""
-
-    graph: Graph
-    makers: Mapping[Value, Group]
-    readers: Mapping[Value, Sequence[Group]]
-
-    def alone(self, value: Value) -> Group | None:
-        """The group that makes a value, where one group reads it and nothing else."""
-        seen = value in self.graph.output_set or len(self.readers.get(value, ())) != 1
-        return None if seen else self.makers.get(value)
-
-
-def _index(fused: FusedGraph) -> _Index:
-    producers = fused.graph.producers
-    views = [Group((producers[view],), (source,), (view,), None) for source, view in fused.views]
-    readers: dict[Value, list[Group]] = {}
-    for group in (*fused.groups, *views):
-        for value in group.inputs:
-            readers.setdefault(value, []).append(group)
-    return _Index(fused.graph, {group.outputs[0]: group for group in (*fused.groups, *views)}, readers)
-
-
-def _parts(weighting: Group, index: _Index) -> list[Group]:
+def _parts(weighting: Group, index: GroupIndex) -> list[Group]:
     """The groups of an attention, of which `weighting` multiplies by the values, in order; else none."""
     softmax = _softmax_of(weighting, index)
     if softmax is None:
@@ -77,7 +44,7 @@ def _parts(weighting: Group, index: _Index) -> list[Group]:
     return [*before, scores[0], softmax, weighting, *_moved_after(weighting, index)]
 
 
-def _softmax_of(weighting: Group, index: _Index) -> Group | None:
+def _softmax_of(weighting: Group, index: GroupIndex) -> Group | None:
     """The softmax whose rows a group multiplies, and nothing else reads."""
     if weighting.anchor is None or not _is_product(weighting.anchor, index.graph):
         return None
@@ -89,7 +56,7 @@ _MOST_WEIGHED, _LEAST_ROWS = 1 << 10, 16
 """Keys of rows that blocks of threads weigh by themselves; rows of a tile on matrix units."""
 
 
-def _weighting(group: Group, index: _Index) -> list[Group]:
+def _weighting(group: Group, index: GroupIndex) -> list[Group]:
     """The softmax and the product of a group that multiplies its rows; else none."""
     softmax = _softmax_of(group, index)
     if softmax is None:
@@ -110,7 +77,7 @@ def _is_softmax(anchor: Node | None) -> bool:
     return anchor.attrs.integer("axis") == len(shape) - 1 and shape[-1] <= MOST_KEYS
 
 
-def _moved(value: Value, index: _Index) -> list[Group]:
+def _moved(value: Value, index: GroupIndex) -> list[Group]:
     """The groups that compute an operand element by element, or move it; views alone stay outside."""
     found: list[Group] = []
     views: list[Group] = []
@@ -134,7 +101,7 @@ def _may_precede(group: Group) -> bool:
     return group.kind is Kind.INJECTIVE and not apart
 
 
-def _moved_after(weighting: Group, index: _Index) -> list[Group]:
+def _moved_after(weighting: Group, index: GroupIndex) -> list[Group]:
     """The group that transposes all but the last axis of the result, if that is all that reads it."""
     result = weighting.outputs[0]
     if index.alone(result) is None:
@@ -143,12 +110,3 @@ def _moved_after(weighting: Group, index: _Index) -> list[Group]:
     order = after.nodes[0].attrs.integers("perm", ())
     rows = len(after.nodes) == 1 and bool(order) and order[-1] == len(order) - 1
     return [after] if rows and after.kind is Kind.INJECTIVE else []
-
-
-def _joined(parts: Sequence[Group], graph: Graph) -> Group:
-    chosen = {node for part in parts for node in part.nodes}
-    nodes = tuple(node for node in graph.nodes if node in chosen)
-    made = {value for node in nodes for value in node.outputs}
-    inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value not in made)
-    anchors = [part.anchor for part in parts if part.anchor is not None]
-    return Group(nodes, tuple(inputs), parts[-1].outputs, anchors[-1])

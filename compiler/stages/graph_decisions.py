@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from compiler.core.files import sha256_bytes
 from compiler.graph.fuse import MOST_NODES
+from compiler.graph.fuse_depthwise import is_depthwise
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
@@ -19,7 +20,8 @@ from compiler.stages.job import CompileJob
 from compiler.stages.tuned import GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
-LAYOUT, FUSION, ATTENTION = "graph.layout", "graph.fusion", "graph.attention"
+LAYOUT, FUSION = "graph.layout", "graph.fusion"
+ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -35,10 +37,13 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     layout = decide(chooser, LAYOUT, Layouts.BY_COST, [*Layouts][1:] if has_vectors else ())
     attention = has_vectors and any(node.op.weighs for node in graph.nodes)
     joined = decide(chooser, ATTENTION, 1, (0,) if attention else ())
+    pairs = not has_vectors and any(is_depthwise(node) for node in graph.nodes)
+    in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     return GraphChoices(
         fusion=fusion,
         attention=bool(joined),
+        depthwise=bool(in_one),
         layout=Layouts(layout),
         record=tuned.record,
         decisions=dict(chooser.decisions),

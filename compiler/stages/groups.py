@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
@@ -10,11 +11,13 @@ from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
 from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, fuse
 from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.fuse_depthwise import fuse_depthwise
 from compiler.graph.ir import Graph
+from compiler.stages.depthwise_pairs import pays
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
-from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, IN_PLACE
+from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE, IN_PLACE
 from compiler.stages.tuned import Layouts
 
 _LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}
@@ -32,7 +35,12 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     for node in fused.joined:
         applications.add(described(node))
     joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
-    return fuse_attention(fused, scores=not blocks) if joins else fused
+    if joins:
+        fused = fuse_attention(fused, scores=not blocks)
+    pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
+    if not pairs or graph.symbols:
+        return fused
+    return fuse_depthwise(fused, partial(pays, facts=job.target.facts))
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

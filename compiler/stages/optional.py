@@ -9,8 +9,9 @@ from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
 
-FUSE, FUSE_ATTENTION, BLOCK_LAYOUTS = "fuse", "fuse-attention", "block-layouts"
-IN_PLACE, SCHEDULE_RULES, SHARE_MEMORY = "in-place", "schedule-rules", "share-memory"
+FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise"
+BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
+SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 
 GRAPH_REWRITE, FUSION, LAYOUT_CHOICE = "graph rewrite", "fusion", "layout"
 CONCATENATION, SCHEDULING, LOWERING_PASS, MEMORY_PLAN = (
@@ -25,6 +26,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     **{item.name: GRAPH_REWRITE for item in REWRITES if item.optional},
     FUSE: FUSION,
     FUSE_ATTENTION: FUSION,
+    FUSE_DEPTHWISE: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,
     SCHEDULE_RULES: SCHEDULING,

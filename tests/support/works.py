@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.fuse_depthwise import fuse_depthwise
 from compiler.graph.ir import Value
 from compiler.graph.ops.norm import emit_standardized
 from compiler.graph.ops.windows import Windows
@@ -95,6 +96,13 @@ def scattered(s: Sketch) -> Value:
 def residual(s: Sketch) -> Value:
     x = s.conv(s.input(1, 5, 7, 7), 12)
     return s.emit("Relu", s.emit("Add", s.conv(x, 12, 1), x))
+
+
+def separable(s: Sketch) -> Value:
+    """A depthwise convolution of padded lines, and a 1 x 1 convolution of its channels in groups."""
+    windows = Windows((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
+    x = s.emit("Conv", s.input(1, 40, 6, 7), s.weights(40, 1, 3, 3), group=40, **windows.attrs())
+    return s.emit("Add", s.conv(s.emit("Relu", x), 14, groups=2), s.weights(14, 1, 1))
 
 
 def attention(s: Sketch) -> Value:
@@ -277,6 +285,7 @@ GRAPHS: dict[str, Make] = {
         s.emit("Transpose", s.input(21, 2, 18), perm=(1, 2, 0)),
     ),
     "product with shared columns": lambda s: s.emit("MatMul", s.input(2, 3, 5, 8), s.input(2, 1, 8, 37)),
+    "separable": separable,
     "attention": attention,
     "attention of heads": heads(13, 21, 5, 8),
     "attention of many rows": heads(18, 19, 4, 10),
@@ -343,8 +352,11 @@ def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
 
     The first word of its name is the form of its convolutions, where they have it. joined: attention is one
-    kernel, as on processors with vectors; else a product and what follows it.
+    kernel, as on processors with vectors; else a product and what follows it, and so are a depthwise
+    convolution and the 1 x 1 convolution that reads it.
     """
     sketch = Sketch()
     fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), scores=joined)
+    if not joined:
+        fused = fuse_depthwise(fused, lambda _first, _product: True)
     return list(works(fused, lanes, form=name.split()[0]))

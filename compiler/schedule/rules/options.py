@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from compiler.loops.ir import Iter
 from compiler.loops.queries import extent_of
@@ -14,6 +15,18 @@ MOST_COPIES = 16
 """Steps of a loop that unrolling may write out."""
 
 _FACTORS = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Asks by names of its own: other rules ask for tiles of the same block where this one does not fit."""
+
+    chooser: Chooser
+    name: str
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        """What the chooser takes."""
+        return self.chooser.choose(f"{self.name}.{name}", options)
 
 
 def beyond(options: Sequence[Option], others: Iterable[Option]) -> list[Option]:

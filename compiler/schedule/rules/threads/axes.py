@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.loops.index_map import AXES
+from compiler.loops.index_map import AXES, fused
 from compiler.loops.ir import OPERANDS, Expr, Func, Iter, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import substitute
@@ -142,6 +142,11 @@ def read_by(reader: Site, buffer: str, roles: Sequence[Expr]) -> list[Expr]:
 def extent_of_parts(parts: Sequence[Part]) -> int:
     """Combinations of parts."""
     return math.prod(part.extent for part in parts)
+
+
+def number_of(parts: Sequence[Part]) -> Expr:
+    """The number of a combination of parts."""
+    return fused([(part.index, part.extent) for part in parts])
 
 
 def free_iterations(func: Func, block: Site) -> frozenset[int]:

@@ -37,7 +37,7 @@ def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: BlockTile, l
         rounds, own_thread, vector = schedule.split(own, (None, along, wide))
         steps, step_thread = schedule.split(step, (-(-tile.depth // deep), deep))
         schedule.reorder(step_thread, own_thread, steps, rounds, vector)
-        _bind(schedule, (step_thread, own_thread), tile)
+        bind_threads(schedule, (step_thread, own_thread), tile)
         for loop in (steps, rounds):
             schedule.unroll(loop)
         if wide > 1:
@@ -70,13 +70,13 @@ def fetch_transposed(
         steps, step_thread = schedule.split(step, (None, along))
         rounds, own_thread = schedule.split(own, (-(-size // deep), deep))
         schedule.reorder(own_thread, step_thread, rounds, steps)
-        _bind(schedule, (own_thread, step_thread), tile)
+        bind_threads(schedule, (own_thread, step_thread), tile)
         schedule.unroll(rounds)
         schedule.unroll(steps)
     schedule.storage_align(shared.name, len(shared.shape) - 2, _BANKS, 4 if by_vectors else 1)
 
 
-def _bind(schedule: Schedule, loops: Sequence[str], tile: BlockTile) -> None:
+def bind_threads(schedule: Schedule, loops: Sequence[str], tile: BlockTile) -> None:
     """A thread for each iteration; where there are fewer, the last threads have nothing to do."""
     thread = schedule.fuse(*loops)
     if extent_of(schedule.loop(thread).extent) < tile.threads:

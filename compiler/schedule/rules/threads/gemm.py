@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
-from compiler.loops.index_map import AXES, IndexMap, fused
+from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import (
     CONSTANT,
     RANK,
@@ -46,6 +46,7 @@ from compiler.schedule.rules.threads.axes import (
     extent_of_parts,
     find_axes,
     free_iterations,
+    number_of,
     read_by,
 )
 from compiler.schedule.rules.threads.cluster import lay_out_parts, place_sums, share_sums
@@ -83,11 +84,6 @@ _WRITTEN_OUT = 256
 
 _RATHER_MORE = 2.5
 """Times as many where else the steps of a window, an odd number, would be few: a jump waits for operands."""
-
-
-def _number(parts: Sequence[Part]) -> Expr:
-    """The number of a combination of parts."""
-    return fused([(part.index, part.extent) for part in parts])
 
 
 # ---------------------------------------------------------------- the rule
@@ -196,8 +192,12 @@ class ImplicitGemm:
         """Let the block, its result and the epilogue run over batches, rows and columns."""
         spatial, axes = len(self.block.spatial), self.axes
         count = len(self.block.block.iters)
-        roles = [*([_number(axes.batch)] if axes.batch else []), _number(axes.rows), _number(axes.columns)]
-        sums = [*(part.index for part in self.outer), _number(self.inner)]
+        roles = [
+            *([number_of(axes.batch)] if axes.batch else []),
+            number_of(axes.rows),
+            number_of(axes.columns),
+        ]
+        sums = [*(part.index for part in self.outer), number_of(self.inner)]
         ends = self.epilogue_map(last, roles)
         self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))
         self.s.transform_layout(self.total, IndexMap.of(spatial, roles))

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from compiler.core.target import TargetFacts
-from compiler.core.types import TF32
+from compiler.core.types import TF32, DType
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Mode, Modes
@@ -90,7 +90,11 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     found = factors(block.block)
     if found is None or found[0].dtype != found[1].dtype:
         return []
-    kind, total = found[0].dtype, block.store.buffer.dtype
+    return units_for_types(found[0].dtype, block.store.buffer.dtype, facts)
+
+
+def units_for_types(kind: DType, total: DType, facts: TargetFacts) -> list[MatrixUnit]:
+    """The units that the target has for factors and sums of these types, those that do most at once first."""
     rated = [UNITS[name] for name, _ in facts.matrix_rates]
     asked = [unit for unit in rated if unit.precision in ("", facts.precision)]
     units = [unit for unit in asked if unit.staged == kind and unit.total == total]

@@ -23,7 +23,7 @@ from compiler.schedule.rules.threads.common import bind_grid, most_threads, unit
 from compiler.schedule.rules.threads.rows import fuse_reductions, is_long, parts_of, take_result
 from compiler.schedule.schedule import Schedule
 
-_MOST_TERMS = 49
+MOST_TERMS = 49
 """Longer sums are not written out."""
 
 
@@ -64,7 +64,7 @@ def _alone(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, 
 def _own_results(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> int:
     """Results below each other that a thread has: lines that windows share are read once."""
     block = schedule.site(name)
-    if len(block.spatial) < 2 or iterations(block.reduce) > _MOST_TERMS or not _windows_overlap(block):
+    if len(block.spatial) < 2 or iterations(block.reduce) > MOST_TERMS or not _windows_overlap(block):
         return 1
     below, count = extent_of(block.spatial[-2].extent), iterations(block.spatial)
     fitting = [own for own in (4, 2) if below % own == 0]

@@ -56,7 +56,7 @@ _USUAL = tuple(
 _MOST_CHUNKS = 32
 """More parts of a result are too many for the one thread that adds them up."""
 
-_LAUNCH_SECONDS = 3e-6
+LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
 _CLUSTER_SECONDS = 0.6e-6
@@ -101,7 +101,7 @@ def _by_chunks(
     chooser: Chooser,
     adds_up: str = "",
 ) -> bool:
-    parts = _cut(schedule, name, block, chunks)
+    parts = cut_sum(schedule, name, block, chunks)
     if not any(rule(schedule, parts, facts, chooser, adds_up) for rule in (matrix_gemm, implicit_gemm)):
         return False
     if not adds_up:
@@ -115,24 +115,32 @@ def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     if axes is None:
         return None
     smaller = axes.smaller(free_iterations(func, block))
-    batch, rows, columns = min((axes.extents(), *smaller), key=math.prod)
     lengths = [extent_of(item.extent) for item in block.reduce]
-    inner, steps = max(lengths), math.prod(lengths)
-    if not _is_cut(batch, rows, columns, inner, steps, facts):
-        return None
-    return GemmProblem(*axes.extents(), inner, steps, 1, narrow=is_narrow(block), smaller=smaller)
+    sizes = (*axes.extents(), max(lengths), math.prod(lengths), 1)
+    problem = GemmProblem(*sizes, narrow=is_narrow(block), smaller=smaller)
+    return problem if len(chunk_counts(problem, facts)) > 1 else None
 
 
-def _is_cut(batch: int, rows: int, columns: int, inner: int, steps: int, facts: TargetFacts) -> bool:
-    """Whether a sum of products is long and has few results; arguments as those of `GemmProblem`."""
-    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    return steps >= _LEAST_STEPS and inner >= 2 * _LEAST_TERMS and tiles < 2 * units(facts)
+def chunk_counts(problem: GemmProblem, facts: TargetFacts, least_steps: int = _LEAST_STEPS) -> list[int]:
+    """Numbers of chunks that a sum of products may be cut into, 1 first; none of shorter sums."""
+    least = min(problem.sizes(), key=lambda one: one.batch * one.rows * one.columns)
+    tiles = least.batch * -(-least.rows // _TILE) * -(-least.columns // _TILE)
+    if problem.steps < least_steps or problem.inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+        return [1]
+    most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
+    return [n for n in range(1, most + 1) if problem.inner % n == 0]
+
+
+def one_of_chunks(problem: GemmProblem, chunks: int) -> GemmProblem:
+    """What is left to choose tiles for of a sum in chunks."""
+    inner, steps = problem.inner // chunks, problem.steps // chunks
+    smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
+    return replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
 
 
 def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
     """Estimated cycles of a sum of products in the way that costs least; infinite where nothing fits."""
-    sizes = problem.batch, problem.rows, problem.columns, problem.inner, problem.steps
-    if _is_cut(*sizes, facts):
+    if len(chunk_counts(problem, facts)) > 1:
         found = [*chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())]
     else:
         on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
@@ -140,20 +148,13 @@ def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], fac
     return min((option.cost for option in found), default=math.inf)
 
 
-def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
-    """Estimated cycles of the launch that adds up so many parts of each result."""
-    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
-    return facts.hertz * (moved + _LAUNCH_SECONDS)
-
-
 def _ways(
     problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> dict[int, list[Option]]:
     """For numbers of chunks, how they may be added up, with the cycles until everything is."""
-    most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
     found: dict[int, list[Option]] = {}
-    for chunks in (n for n in range(1, most + 1) if problem.inner % n == 0):
+    for chunks in chunk_counts(problem, facts):
         ways = (_LAUNCH, _CLUSTER) if 1 < chunks <= clusters else (_LAUNCH,)
         options = [Option(way, _cost(problem, chunks, way, matrix_units, facts)) for way in ways]
         found[chunks] = [item for item in options if math.isfinite(item.cost)]
@@ -168,24 +169,33 @@ def _cost(
     facts: TargetFacts,
 ) -> float:
     """Cycles for a number of chunks, by the best tile, and until they are added up."""
-    inner, steps = problem.inner // chunks, problem.steps // chunks
-    smaller = tuple((batch * chunks, rows, columns) for batch, rows, columns in problem.smaller)
-    cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
-    cut = replace(cut, passed=way == _CLUSTER)
+    cut = replace(one_of_chunks(problem, chunks), passed=way == _CLUSTER)
     # as if copies brought both factors: whether they can shows when the block has its layouts
     on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
     tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
     best = min((option.cost for option in tiles), default=math.inf)
-    if chunks == 1:
-        return best
-    results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
-    if way == _CLUSTER:
-        passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
-        return _DOUBT * best + passed + facts.hertz * _CLUSTER_SECONDS
-    return _DOUBT * best + parts_cycles(results, chunks, facts)
+    if way == _LAUNCH:
+        return in_chunks(best, problem, chunks, facts)
+    passed = 2 * _results(problem) * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
+    return _DOUBT * best + passed + facts.hertz * _CLUSTER_SECONDS
 
 
-def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
+def in_chunks(best: float, problem: GemmProblem, chunks: int, facts: TargetFacts) -> float:
+    """Cycles until chunks that take `best` are added up by a launch."""
+    return best if chunks == 1 else _DOUBT * best + parts_cycles(_results(problem), chunks, facts)
+
+
+def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
+    """Estimated cycles of the launch that adds up so many parts of each result."""
+    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
+    return facts.hertz * (moved + LAUNCH_SECONDS)
+
+
+def _results(problem: GemmProblem) -> float:
+    return over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
+
+
+def cut_sum(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
     """Cut the longest axis of a sum into chunks; gives the block of parts: the chunk is its first axis."""
     count = len(block.spatial)
     number = max(range(len(block.reduce)), key=lambda n: extent_of(block.reduce[n].extent))

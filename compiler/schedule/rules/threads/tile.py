@@ -17,7 +17,7 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.common import subgroup, units
 
-_WORD = 4
+WORD = 4
 """Bytes of an element and of a bank of shared memory."""
 
 _OTHER_REGISTERS = 40
@@ -86,6 +86,11 @@ def copies(facts: TargetFacts) -> bool:
     return CP_ASYNC in facts.intrinsics
 
 
+def costs_of(facts: TargetFacts) -> FetchCosts:
+    """What it costs a target."""
+    return ON_THREADS if copies(facts) else WITHOUT_COPIES
+
+
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
     """Sizes of a sum of products: independent ones, results along both axes, and terms of each result.
@@ -150,17 +155,22 @@ class ThreadTile:
         return self.along_columns * self.thread_columns
 
     @property
+    def fetched(self) -> int:
+        """Rows and columns of which a part of the sum is fetched in each round."""
+        return self.rows + self.columns
+
+    @property
     def registers(self) -> int:
         """Registers of 32 bits that a thread needs, about."""
         in_registers = self.stages > 1 and not self.copied
-        fetched = -(-(self.rows + self.columns) * self.depth // self.threads) if in_registers else 0
+        fetched = -(-self.fetched * self.depth // self.threads) if in_registers else 0
         own = self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns
         return own + fetched + _OTHER_REGISTERS
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block, with padded rows."""
-        return (self.rows + self.columns + 2 * _WORD) * self.depth * self.stages * _WORD
+        return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -226,8 +236,8 @@ def over_sizes(costs: Iterable[float]) -> float:
 
 
 def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
-    own = tile.along_rows, tile.along_columns, tile.thread_rows, tile.thread_columns, tile.depth
-    yield from (ThreadTile(*own, *found) for found in overlapped(tile, problem, facts))
+    for stages, copied in overlapped(tile, problem, facts):
+        yield replace(tile, stages=stages, copied=copied)
 
 
 def overlapped(
@@ -276,7 +286,7 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 
 def passed_bytes(tile: BlockTile, problem: GemmProblem) -> int:
     """What a block leaves in shared memory for the others of its cluster."""
-    return tile.rows * tile.columns * _WORD if problem.passed else 0
+    return tile.rows * tile.columns * WORD if problem.passed else 0
 
 
 def has_room(tile: BlockTile, facts: TargetFacts, passed: int = 0) -> bool:
@@ -304,7 +314,7 @@ def tile_cycles(
     tile: ThreadTile, problem: GemmProblem, facts: TargetFacts, costs: FetchCosts | None = None
 ) -> float:
     """Cycles until the last unit is done; `costs` are by default those of the target."""
-    costs = costs or (ON_THREADS if copies(facts) else WITHOUT_COPIES)
+    costs = costs or costs_of(facts)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
     rounds = k_iterations(tile, problem)
@@ -314,9 +324,9 @@ def tile_cycles(
     arithmetic = tile.rows * tile.columns * steps / lanes / busy
     # in a step, each thread reads its rows and columns from shared memory: so many words, whoever shares them
     words = tile.threads * steps * (tile.thread_rows + tile.thread_columns)
-    shared = words * _WORD / SHARED_BYTES_A_CYCLE
-    elements = (tile.rows + tile.columns) * steps
-    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * costs.cache)
+    shared = words * WORD / SHARED_BYTES_A_CYCLE
+    elements = tile.fetched * steps
+    fetched = elements * WORD * facts.hertz / (facts.bandwidth * costs.cache)
     addresses = elements * costs.element / lanes / busy / (2 if problem.lanes > 1 else 1)
     if tile.copied:
         addresses *= costs.copied

@@ -13,7 +13,6 @@ A block has all columns of its rows, so that each row is looked through once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, SHARED, Load
@@ -23,6 +22,7 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import fuse_all
+from compiler.schedule.rules.options import Named
 from compiler.schedule.rules.threads.axes import Axes, find_axes
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.gemm import ImplicitGemm
@@ -51,22 +51,11 @@ def weighted_rows(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> b
     if axes is None or not _weighs(schedule, rows, block, axes):
         return False
     units = usable(block, facts)
-    on_units = _OnUnits(rows, product, block, axes, facts, _Named(chooser, "weighed.unit"))
+    on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
     if units and on_units.apply(schedule, units):
         return True
-    on_threads = _OnThreads(rows, product, block, axes, facts, _Named(chooser, "weighed"))
+    on_threads = _OnThreads(rows, product, block, axes, facts, Named(chooser, "weighed"))
     return schedule.attempt(on_threads.run, follow=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Asks by names of its own: other rules ask for tiles of the same block where this one does not fit."""
-
-    chooser: Chooser
-    name: str
-
-    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
-        return self.chooser.choose(f"{self.name}.{name}", options)
 
 
 def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) -> bool:
