@@ -151,6 +151,20 @@ def test_decisions_are_taken(decisions: dict[str, tuple[int, ...]]) -> None:
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
 
 
+def test_a_cluster_adds_chunks_up_in_the_same_launch() -> None:
+    facts = get_target("cuda:sm_90").facts
+    graph, func, values = joined(pair(64, 8, 12, add=True))
+    product = [name for name in Schedule(func).blocks() if name.startswith("conv")][-1]
+    chosen = {f"made.{product}.chunks": (4, 2), f"made.{product}.cluster": (1,)}
+    done = schedule_func(func, {}, facts, ReplayChooser(chosen, AnalyticChooser())).func
+    lowered = lower_all(done, facts)
+    (launch,) = render_launches(lowered, 0, CUDA, facts).launches
+    assert launch.grid[2] == 4, "blocks of a cluster"
+    inputs, wanted = arrays(graph, func, values)
+    (got,) = run_flat(done, lowered, inputs, shuffle=1).values()
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
 def test_functions_of_another_structure_are_left_alone() -> None:
     """Two sums, of which the second reads the first along its rows."""
     b = Builder("other")

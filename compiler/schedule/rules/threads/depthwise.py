@@ -13,8 +13,9 @@ thread, pixels are numbered so that these follow each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import gcd
 
 from compiler.core.target import TargetFacts
@@ -23,7 +24,7 @@ from compiler.loops.ir import REGISTER, Expr, Load, Var
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import substitute
-from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
@@ -44,11 +45,13 @@ from compiler.schedule.rules.threads.made_tile import (
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
     LAUNCH_SECONDS,
+    Ways,
+    choose_chunks,
     chunk_counts,
     cut_sum,
-    in_chunks,
-    one_of_chunks,
+    least_of,
     product_cycles,
+    ways_to_add,
 )
 from compiler.schedule.rules.threads.tile import GemmProblem, StagedTile
 from compiler.schedule.schedule import Schedule
@@ -61,24 +64,24 @@ def cycles_saved(
     problem: GemmProblem, windows: WindowReads, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> float:
     """Cycles that one launch for both convolutions saves by estimate; below 0 where two are better."""
-    together = [option.cost for option in _ways(problem, windows, facts)]
-    if not together:
-        return -1.0
+    ways = _ways(problem, windows, facts)
+    together = least_of([*chain.from_iterable(ways.values())])
     results = problem.batch * problem.steps * problem.columns
     apart = alone_cycles(results, windows, facts) + product_cycles(problem, matrix_units, facts)
-    return apart + LAUNCH_SECONDS * facts.hertz - min(together)
+    return apart + LAUNCH_SECONDS * facts.hertz - together
 
 
-def _ways(problem: GemmProblem, windows: WindowReads, facts: TargetFacts) -> list[Option]:
-    """Numbers of chunks, and of results below each other in a thread, with the cycles of all launches."""
-    found = []
-    for chunks in chunk_counts(problem, facts, _LEAST_STEPS):
-        one = one_of_chunks(problem, chunks)
-        for below in windows.belows():
-            costs = [option.cost for option in made_tiles(one, windows, below, facts, few=True)]
-            if costs:
-                found.append(Option((chunks, below), in_chunks(min(costs), problem, chunks, facts)))
-    return found
+def _ways(problem: GemmProblem, windows: WindowReads, facts: TargetFacts) -> Ways:
+    """Numbers of chunks, and of results below each other in a thread, with who may add the chunks up."""
+
+    def cycles(below: int) -> Callable[[GemmProblem], float]:
+        return lambda one: least_of(made_tiles(one, windows, below, facts, few=True))
+
+    return {
+        (chunks, below): ways_to_add(problem, chunks, facts, cycles(below))
+        for chunks in chunk_counts(problem, facts, _LEAST_STEPS)
+        for below in windows.belows()
+    }
 
 
 # ---------------------------------------------------------------- the rule
@@ -95,14 +98,16 @@ def depthwise_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
         return False
     terms = iterations(product.reduce)
     problem = GemmProblem(*axes.extents(), terms, terms, 1, plain=True)
-    options = _ways(problem, windows, facts)
-    if not options:
+    ways = _ways(problem, windows, facts)
+    if not any(ways.values()):
         return False
     named = Named(chooser, "made")
-    chunks, below = named.choose(f"{product.name}.chunks", options)
-    make = _Make(first.name, product.name, windows, chunks, below)
-    ways = (True, False) if chunks == 1 else (False,)
-    return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in ways)
+    (chunks, below), in_cluster = choose_chunks(named, product.name, ways)
+    make = _Make(first.name, product.name, windows, chunks, below, product.name if in_cluster else "")
+    if chunks == 1:
+        return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in (True, False))
+    makes = (make, replace(make, adds_up="")) if in_cluster else (make,)
+    return any(schedule.attempt(one.run, facts, named, follow=False) for one in makes)
 
 
 def _windows(first: Site) -> WindowReads | None:
@@ -145,13 +150,17 @@ def _uses(value: Expr, buffer: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Make:
-    """How one launch is to make both: chunks of the sum, and results of the window below each other."""
+    """How one launch is to make both: chunks of the sum, and results of the window below each other.
+
+    adds_up: the block that adds the chunks up, where a cluster does that.
+    """
 
     first: str
     product: str
     windows: WindowReads
     chunks: int
     below: int
+    adds_up: str
 
     def run(self, schedule: Schedule, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
         """The product with what it is made of; then what adds chunks up."""
@@ -163,7 +172,7 @@ class _Make:
         if axes is None:
             raise ScheduleError(f"block {name} is no sum of products in chunks")
         _MadeGemm(self, name, block, axes, facts, chooser).run(schedule, follow=follow)
-        if self.chunks > 1:
+        if self.chunks > 1 and not self.adds_up:
             alone(schedule, self.product, facts, chooser)
 
 
@@ -175,7 +184,7 @@ class _MadeGemm(ImplicitGemm):
     def __init__(
         self, make: _Make, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser
     ) -> None:
-        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser)
+        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adds_up)
         self.make = make
 
     def run(self, schedule: Schedule, *, follow: bool) -> None:

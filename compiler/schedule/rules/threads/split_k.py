@@ -14,7 +14,7 @@ decisions by cost: that of the tiles, of the bytes, and of the launch or the bar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -82,14 +82,26 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     if problem is None:
         return False
     ways = _ways(problem, usable(block, facts)[:1], facts)
-    fewest = [Option((n,), min(item.cost for item in found)) for n, found in ways.items() if found]
-    (chunks,) = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else (1,)
+    if not any(ways.values()):
+        return False
+    (chunks,), in_cluster = choose_chunks(chooser, name, ways)
     if chunks == 1:
         return False
-    found = ways[chunks]
-    way = chooser.choose(f"{name}.cluster", found) if len(found) > 1 else found[0].value
-    ended = way == _CLUSTER and schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, name)
+    ended = in_cluster and schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, name)
     return ended or schedule.attempt(_by_chunks, name, block, chunks, facts, chooser)
+
+
+Ways = Mapping[tuple[int, ...], Sequence[Option]]
+"""For numbers of chunks, with what else is decided at once: who may add them up, and the cycles it takes."""
+
+
+def choose_chunks(chooser: Chooser, name: str, ways: Ways) -> tuple[tuple[int, ...], bool]:
+    """The number of chunks of block `name`, and whether a cluster adds them up; some way has to fit."""
+    fewest = [Option(value, min(item.cost for item in found)) for value, found in ways.items() if found]
+    value = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else fewest[0].value
+    found = ways[value]
+    way = chooser.choose(f"{name}.cluster", found) if len(found) > 1 else found[0].value
+    return value, way == _CLUSTER
 
 
 def _by_chunks(
@@ -145,54 +157,48 @@ def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], fac
     else:
         on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
         found = [*thread_tiles(problem, facts), *chain.from_iterable(on_units)]
-    return min((option.cost for option in found), default=math.inf)
+    return least_of(found)
 
 
-def _ways(
-    problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
-) -> dict[int, list[Option]]:
-    """For numbers of chunks, how they may be added up, with the cycles until everything is."""
+def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> Ways:
+    def cycles(cut: GemmProblem) -> float:
+        # as if copies brought both factors: whether they can shows when the block has its layouts
+        on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
+        return least_of([*thread_tiles(cut, facts, _USUAL), *chain.from_iterable(on_units)])
+
+    return {(n,): ways_to_add(problem, n, facts, cycles) for n in chunk_counts(problem, facts)}
+
+
+def ways_to_add(
+    problem: GemmProblem, chunks: int, facts: TargetFacts, cycles: Callable[[GemmProblem], float]
+) -> list[Option]:
+    """Who may add chunks up, with the cycles until it is done; cycles: of what is left, by its best tile."""
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
-    found: dict[int, list[Option]] = {}
-    for chunks in chunk_counts(problem, facts):
-        ways = (_LAUNCH, _CLUSTER) if 1 < chunks <= clusters else (_LAUNCH,)
-        options = [Option(way, _cost(problem, chunks, way, matrix_units, facts)) for way in ways]
-        found[chunks] = [item for item in options if math.isfinite(item.cost)]
-    return found
+    one = one_of_chunks(problem, chunks)
+    if chunks == 1:
+        return _that_fit([Option(_LAUNCH, cycles(one))])
+    results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
+    found = [Option(_LAUNCH, _DOUBT * cycles(one) + parts_cycles(results, chunks, facts))]
+    if chunks <= clusters:
+        passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
+        barriers = facts.hertz * _CLUSTER_SECONDS
+        found.append(Option(_CLUSTER, _DOUBT * cycles(replace(one, passed=True)) + passed + barriers))
+    return _that_fit(found)
 
 
-def _cost(
-    problem: GemmProblem,
-    chunks: int,
-    way: tuple[int, ...],
-    matrix_units: Sequence[MatrixUnit],
-    facts: TargetFacts,
-) -> float:
-    """Cycles for a number of chunks, by the best tile, and until they are added up."""
-    cut = replace(one_of_chunks(problem, chunks), passed=way == _CLUSTER)
-    # as if copies brought both factors: whether they can shows when the block has its layouts
-    on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
-    tiles = chain(thread_tiles(cut, facts, _USUAL), *on_units)
-    best = min((option.cost for option in tiles), default=math.inf)
-    if way == _LAUNCH:
-        return in_chunks(best, problem, chunks, facts)
-    passed = 2 * _results(problem) * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
-    return _DOUBT * best + passed + facts.hertz * _CLUSTER_SECONDS
+def _that_fit(options: Sequence[Option]) -> list[Option]:
+    return [item for item in options if math.isfinite(item.cost)]
 
 
-def in_chunks(best: float, problem: GemmProblem, chunks: int, facts: TargetFacts) -> float:
-    """Cycles until chunks that take `best` are added up by a launch."""
-    return best if chunks == 1 else _DOUBT * best + parts_cycles(_results(problem), chunks, facts)
+def least_of(options: Sequence[Option]) -> float:
+    """The least cost; infinite without any."""
+    return min((item.cost for item in options), default=math.inf)
 
 
 def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
     """Estimated cycles of the launch that adds up so many parts of each result."""
     moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
     return facts.hertz * (moved + LAUNCH_SECONDS)
-
-
-def _results(problem: GemmProblem) -> float:
-    return over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
 
 
 def cut_sum(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
