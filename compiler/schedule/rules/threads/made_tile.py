@@ -16,6 +16,7 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.common import divisors, units
 from compiler.schedule.rules.threads.tile import (
+    BUSY_THREADS,
     WORD,
     GemmProblem,
     ThreadTile,
@@ -30,9 +31,6 @@ _UNDER_WAY = 36
 
 _LOAD = 3.0
 """Instructions for an element of a window: its place, whether it is inside, and the load."""
-
-_BUSY_THREADS = 256
-"""Threads of a unit that hide the latency of arithmetic."""
 
 _BESIDE = 3.0
 """Elements beside a run in a line that come along with it: runs do not begin where sectors do."""
@@ -151,7 +149,7 @@ def _cycles(
 ) -> float:
     """Cycles of a unit for groups of results, so many of them side by side in a line, beside waiting."""
     loads = groups * windows.loads(below)
-    busy = min(1.0, threads / _BUSY_THREADS)
+    busy = min(1.0, threads / BUSY_THREADS)
     sums = groups * below * len(windows.places)
     issued = (loads * _LOAD + sums) / (facts.fma_per_cycle * facts.lanes(32) * busy)
     moved = loads * WORD * (1 + _BESIDE / along)
@@ -163,7 +161,7 @@ def alone_cycles(results: int, windows: WindowReads, facts: TargetFacts) -> floa
     own = math.ceil(results / units(facts))
     below = windows.belows()[0]
     stored = own * WORD * facts.hertz / (facts.bandwidth * costs_of(facts).cache)
-    return _cycles(own // below, _LINE, windows, below, facts, _BUSY_THREADS) + stored + _latency(facts)
+    return _cycles(own // below, _LINE, windows, below, facts, BUSY_THREADS) + stored + _latency(facts)
 
 
 def _latency(facts: TargetFacts) -> float:

@@ -24,11 +24,11 @@ from compiler.schedule.rules.threads.split_k import parts_cycles, product_cycles
 from compiler.schedule.rules.threads.tile import (
     BUSY_THREADS,
     NOT_HIDDEN,
-    ON_THREADS,
     SHARED_BYTES_A_CYCLE,
-    WITHOUT_COPIES,
+    WORD,
     GemmProblem,
     copies,
+    costs_of,
     has_room,
     occupancy,
 )
@@ -43,9 +43,6 @@ POSITIONS = SIDE * SIDE
 
 WIDE = 4
 """Neighbouring tiles whose sums are stored together: tiles of a thread that are exchanged at a time."""
-
-_WORD = 4
-"""Bytes of an element."""
 
 _OTHER_REGISTERS, _CARRIED = 40, 14
 """Registers of a thread beside sums and operands, and those for what is under way beside its values."""
@@ -182,7 +179,7 @@ class WinogradTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block: what is multiplied, and sums on their way to other threads."""
         staged = self.stages * self.depth * (self.rows + self.columns)
-        return (staged + self.rows * self.along_columns * WIDE) * POSITIONS * _WORD
+        return (staged + self.rows * self.along_columns * WIDE) * POSITIONS * WORD
 
     @property
     def value(self) -> tuple[int, ...]:
@@ -233,7 +230,7 @@ def _shaped(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> bool:
 
 def winograd_tile_cycles(tile: WinogradTile, shape: FusedShape, facts: TargetFacts) -> float:
     """Cycles until the last unit is done, by the costs of other products on threads (`tile.py`)."""
-    costs = ON_THREADS if copies(facts) else WITHOUT_COPIES
+    costs = costs_of(facts)
     grid = shape.chunks * math.ceil(shape.out / tile.rows) * (shape.tiles // tile.columns)
     waves = math.ceil(grid / units(facts))
     resident = min(waves, occupancy(tile, facts))
@@ -245,8 +242,8 @@ def winograd_tile_cycles(tile: WinogradTile, shape: FusedShape, facts: TargetFac
     operands = tile.rows * tile.columns * (1 / tile.thread_rows + 1 / tile.thread_columns)
     copied = tile.stages > 1
     stored = tile.columns + (0 if copied else tile.rows)
-    shared = values * (operands + stored) * _WORD / SHARED_BYTES_A_CYCLE
-    fetched = values * (tile.rows + tile.columns) * _WORD * facts.hertz / (facts.bandwidth * costs.cache)
+    shared = values * (operands + stored) * WORD / SHARED_BYTES_A_CYCLE
+    fetched = values * (tile.rows + tile.columns) * WORD * facts.hertz / (facts.bandwidth * costs.cache)
     filters = tile.rows / 2 * (costs.copied if copied else 1)  # in vectors
     issued = arithmetic + values * (tile.columns + filters) * costs.element / lanes / busy
     _, second, most = sorted((issued, shared, fetched))
