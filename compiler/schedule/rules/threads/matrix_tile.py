@@ -12,7 +12,6 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
-    WORD,
     GemmProblem,
     copies,
     has_room,
@@ -96,6 +95,9 @@ UNITS_WITHOUT_COPIES = UnitCosts(
     rounded=1, overlap=1.42, stored=1.5, beside=0.19,
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
+
+_WORD = 4
+"""Bytes of the smallest asynchronous copy."""
 
 _PADDING_BYTES = 16
 """Between rows in shared memory, so that lanes read from different banks."""
@@ -206,7 +208,7 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """
     if problem.gathered:
         return
-    narrow = tile.unit.factor.bytes < WORD
+    narrow = tile.unit.factor.bytes < _WORD
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
     for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
         if copied or not narrow:
