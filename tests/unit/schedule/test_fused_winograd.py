@@ -115,7 +115,7 @@ def test_threads_wait_for_each_other() -> None:
     ("arch", "channels", "outer", "size", "pays"),
     [
         ("sm_90", 256, 256, 56, True),
-        ("sm_90", 64, 64, 112, True),
+        ("sm_90", 64, 64, 56, True),
         ("sm_80", 64, 64, 56, True),
         ("sm_90", 48, 192, 13, False),  # predicted to take 1.7 times as long
         ("sm_80", 32, 128, 27, False),

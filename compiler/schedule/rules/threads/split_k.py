@@ -150,10 +150,13 @@ def one_of_chunks(problem: GemmProblem, chunks: int) -> GemmProblem:
     return replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps, smaller=smaller)
 
 
-def product_cycles(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> float:
+def product_cycles(
+    problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts, *, clusters: bool = True
+) -> float:
     """Estimated cycles of a sum of products in the way that costs least; infinite where nothing fits."""
     if len(chunk_counts(problem, facts)) > 1:
-        found = [*chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())]
+        ways = chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())
+        found = [item for item in ways if clusters or item.value == _LAUNCH]
     else:
         on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
         found = [*thread_tiles(problem, facts), *chain.from_iterable(on_units)]
