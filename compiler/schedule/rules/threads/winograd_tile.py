@@ -260,8 +260,8 @@ _DOUBT = 1.3
 of other products has as long are predicted to take less."""
 
 _DOUBT_OF_BOTH = 1.12
-"""The same beside sums in clusters, of which nothing was measured either: 64 channels at 56 x 56 are estimated
-at 0.85 of their time, and predicted at 4.3 us where they take 9.1 (sm_90)."""
+"""The same beside sums in clusters, of which nothing was measured either: 64 channels at 56 x 56 are
+estimated at 0.85 of their time, and predicted at 4.3 us where they take 9.1 (sm_90)."""
 
 
 def share_of_direct(func: Func, facts: TargetFacts) -> float | None:
