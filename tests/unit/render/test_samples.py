@@ -39,6 +39,16 @@ def test_each_tensor_of_samples_has_a_pointer_to_the_blocks_own() -> None:
     assert made.launches[0].grid == (1, 1, 3), "of one sample: the runtime knows how many there are"
 
 
+def test_blocks_of_a_cluster_stand_side_by_side_in_each_sample() -> None:
+    facts = get_target("cuda:sm_90").facts
+    text = SCALE.replace("ROWS", "3").replace("APART", "196").replace("blockIdx.z", "blockRank")
+    made = render_launches(lower_all(parse_func(text), facts), 0, CUDA, facts)
+    assert "__cluster_dims__(1, 1, 3)" in made.text
+    assert "const float * b0s = b0 + (int64_t)((int)blockIdx.z / 3) * 196;" in made.text
+    assert "= (int)blockIdx.z % 3;" in made.text, "the rank"
+    assert made.launches[0].grid == (1, 1, 3)
+
+
 def test_a_sample_is_a_block_along_z_where_it_has_no_more() -> None:
     made = rendered(1)
     assert "b0 + (int64_t)((int)blockIdx.z) * 68;" in made.text
