@@ -13,7 +13,7 @@ import pytest
 
 from compiler.core.types import DType, dtype
 from compiler.loops.interp_math import FLOAT_FUNCTIONS
-from compiler.render.vocabulary import narrowed
+from compiler.render.vocabulary import Bounds, narrowed
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from tests.support.opencl_host import Array, open_program
 
@@ -46,7 +46,9 @@ class Pieces:
         parts = [WORDS.prelude]
         self._places: dict[str, tuple[str, int]] = {}
         for number, (params, names) in enumerate(groups.items()):
-            head = WORDS.device.kernel(f"k_{number}", [*params, "__global const long *which"], (1, 1, 1), 0)
+            head = WORDS.device.kernel(
+                f"k_{number}", [*params, "__global const long *which"], Bounds((1, 1, 1))
+            )
             cases = [f"case {n}: {{\n{texts[name][1]}\n}} break;" for n, name in enumerate(names)]
             parts.append("\n".join([f"{head} {{ switch (*which) {{", *cases, "} }"]))
             self._places |= {name: (f"k_{number}", n) for n, name in enumerate(names)}
@@ -485,7 +487,7 @@ def test_blocks_threads_shared_memory_and_atomics(opencl_library: Path, opencl_d
         {device.atomic("max", dtype("f32"), "b1 + 1", "s0[0]")};
         {device.atomic("add", dtype("i32"), "b2", "1")};
       }}"""
-    text = f"{OPENCL_GPU.prelude}\n{device.kernel('total', params, (32, 1, 1), 0)} {{{body}\n}}"
+    text = f"{OPENCL_GPU.prelude}\n{device.kernel('total', params, Bounds((32, 1, 1)))} {{{body}\n}}"
     program = open_program(opencl_library, text, ["total"], opencl_driver)
     x = np.random.default_rng(0).integers(0, 50, 8 * 128).astype(np.float32)
     total, count = np.array([0, -1], np.float32), np.zeros(1, np.int32)
