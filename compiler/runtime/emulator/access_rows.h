@@ -22,7 +22,8 @@ enum class AccessKind : int32_t {
   kCut,           // threads whose accesses were too many to keep
 };
 
-// Sums over the requests of one place in a kernel, of one block or one cluster of blocks. A request: what the lanes of a sub-group do at once.
+// Sums over the requests of one place in a kernel, of one block or one cluster of blocks. A request: what the lanes of
+// a sub-group do at once.
 struct AccessRow {
   uint64_t place;  // in the library's code: behind the call of the instrumentation; of a barrier its line
   AccessKind kind;
@@ -36,7 +37,8 @@ struct AccessRow {
 
 struct EmulationAccess {
   int32_t version;  // kEmulationVersion
-  // Runs one block of a grid, or one cluster where blocks form clusters, on memory that holds 0: the pointers of the arguments are only told apart. `tell` gets
+  // Runs one block of a grid, or one cluster where blocks form clusters, on memory that holds 0: the pointers of the
+  // arguments are only told apart. `tell` gets
   // every row. False: a defect was found or the launch is not possible, as by Emulation::launch.
   bool (*measure)(const EmulatedLaunch &launch, uint64_t unit, void (*tell)(const AccessRow &row), char *message,
                   int64_t size);

@@ -12,6 +12,7 @@ from compiler.loops.layout import Layout
 from compiler.loops.queries import iterations, static_shape
 from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.im2col import columns_of
+from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS
 from compiler.schedule.rules.threads.winograd_tile import share_of_direct
 from compiler.schedule.rules.vector.contraction import cycles
 from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
@@ -55,9 +56,6 @@ _UNSURE = 1.25
 computed, and have a register each. Only a search takes it, which asks first what is cheaper."""
 
 
-_LAUNCH = 3e-6
-"""Seconds from the end of a launch to the beginning of the next one."""
-
 _STAGES = 4.0
 """How much longer the stages of a form take than their work: no rule for threads joins them yet."""
 
@@ -76,7 +74,7 @@ def _thread_seconds(func: Func, facts: TargetFacts) -> float:
     passed = [item for item in func.allocs if item.name in made]
     traffic = sum(math.prod(static_shape(b)) * b.dtype.bits / 8 for b in (*func.params, *passed))
     stages = _STAGES if any(stage_of(site.block) for site in kept) else 1.0
-    return max(work, traffic / facts.bandwidth) / units * stages + _LAUNCH * max(1, len(passed))
+    return max(work, traffic / facts.bandwidth) / units * stages + LAUNCH_SECONDS * max(1, len(passed))
 
 
 def _thread_cycles(block: Block, facts: TargetFacts) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 
 from compiler.core.target import TargetFacts
@@ -184,15 +184,7 @@ class WinogradTile:
     @property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
-        return (
-            self.along_rows,
-            self.along_columns,
-            self.thread_rows,
-            self.thread_columns,
-            self.positions,
-            self.depth,
-            self.stages,
-        )
+        return astuple(self)
 
 
 def winograd_tiles(shape: FusedShape, facts: TargetFacts) -> list[Option]:
