@@ -30,6 +30,7 @@ from compiler.loops.linear import (
     by_sign,
     combine_ranges,
     common_factors,
+    conjuncts,
     constant_sum,
     divisor,
     is_division,
@@ -67,6 +68,7 @@ class Simplifier:
         self._simple: dict[Expr, Expr] = {}
         self._linear: dict[Expr, Linear] = {}
         self._ranges: dict[Expr, Range] = {}
+        self._narrowed: dict[tuple[Expr, int], Simplifier] = {}
 
     def bind(self, name: str, low: int, high: int) -> Simplifier:
         """This simplifier with one more variable; another one when `name` was known with other bounds."""
@@ -77,6 +79,28 @@ class Simplifier:
             return Simplifier({**self._bounds, name: (low, high)})
         self._bounds[name] = (low, high)
         return self
+
+    def where(self, cond: Expr) -> Simplifier:
+        """What is known where a condition holds: variables that it compares with numbers have less room."""
+        key = (cond, len(self._bounds))
+        done = self._narrowed.get(key)
+        if done is None:
+            done = self._narrowed[key] = self._where(cond)
+        return done
+
+    def _where(self, cond: Expr) -> Simplifier:
+        bounds = dict(self._bounds)
+        for part in conjuncts(self.simplify(cond)):
+            if not (isinstance(part, Binary) and isinstance(part.a, Var) and isinstance(part.b, Const)):
+                continue
+            low, high = bounds.get(part.a.name, OPEN)
+            if part.op == "lt":
+                high = min(high, part.b.value - 1)
+            if part.op == "ge":
+                low = max(low, part.b.value)
+            if -inf < low <= high < inf:  # else nothing is known, or the branch is never taken
+                bounds[part.a.name] = (int(low), int(high))
+        return self if bounds == self._bounds else Simplifier(bounds)
 
     # ------------------------------------------------------------ public questions
 

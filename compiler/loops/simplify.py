@@ -90,6 +90,8 @@ def simplify_stmt(
 class _Statements(Rewriter):
     drop_unit_loops: bool
 
+    uses_conditions = True
+
     def part(self, item: N) -> N:
         if not isinstance(item, Expr):
             return item.map_parts(self.part)

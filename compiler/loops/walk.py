@@ -7,8 +7,8 @@ of their own: where a node has its parts, and what they are, its declaration say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeVar, cast
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
@@ -93,6 +93,10 @@ class Rewriter:
 
     scope: Scope = field(default_factory=Scope, kw_only=True)
 
+    uses_conditions: ClassVar[bool] = False
+    """Whether a branch is rewritten with what its condition says of variables: what is in it has to stay there,
+    and may not get the condition as a mask, which would then always hold."""
+
     @property
     def known(self) -> Simplifier:
         """What is known of the loops around."""
@@ -117,9 +121,18 @@ class Rewriter:
         """Rewrite what is in a statement."""
         outer, self.scope = self.scope, self.scope.inside(item)
         done = item.map_parts(
-            lambda child: self.visit(child) if isinstance(child, Stmt) else self.part(child)
+            lambda child: self._inner(item, child) if isinstance(child, Stmt) else self.part(child)
         )
         self.scope = outer
+        return done
+
+    def _inner(self, item: Stmt, child: Stmt) -> Stmt:
+        """Rewrite a statement of a statement."""
+        if not (self.uses_conditions and isinstance(item, If) and child is item.then):
+            return self.visit(child)
+        around, self.scope = self.scope, replace(self.scope, known=self.known.where(item.cond))
+        done = self.visit(child)
+        self.scope = around
         return done
 
 

@@ -20,6 +20,8 @@ def recombine_digits(func: Func, target: TargetFacts) -> Func:
 
 
 class _Places(AccessRewriter):
+    uses_conditions = True
+
     def place(self, item: Indexed | Region) -> IRNode:
         if isinstance(item, Region):
             return item.replace(begin=(self._number(item.begin[0]),))

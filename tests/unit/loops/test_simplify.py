@@ -123,6 +123,15 @@ def test_integers_keep_their_value_and_stay_in_their_interval(expr: Expr) -> Non
 
 
 @settings(max_examples=400, deadline=None)
+@given(conditions(2), integers(3))
+def test_integers_keep_their_value_where_a_condition_holds(cond: Expr, expr: Expr) -> None:
+    simple = Simplifier(BOUNDS).where(cond).simplify(expr)
+    for point in POINTS:
+        if evaluate(cond, point):
+            assert evaluate(simple, point) == evaluate(expr, point)
+
+
+@settings(max_examples=400, deadline=None)
 @given(conditions(3))
 def test_conditions_keep_their_value(cond: Expr) -> None:
     simple = simplify(cond, BOUNDS)
@@ -256,6 +265,16 @@ def test_statements_use_the_bounds_of_their_loops() -> None:
     )
     never = For(X, const(8), If(X.lt(0), store))
     assert simplify_stmt(never) == Seq(())
+
+
+def test_branches_use_what_their_condition_says() -> None:
+    out = Buffer("o", F32, (const(32),))
+
+    def inside(index: Expr, other: Expr) -> For:
+        branch = If(X.lt(4), Store(out, (index,), const(1.0, F32)), Store(out, (other,), const(0.0, F32)))
+        return For(X, const(8), branch)
+
+    assert simplify_stmt(inside(X % 4 + X // 4, X % 4)) == inside(X, X % 4)
 
 
 def test_unit_loops_and_predicates_of_blocks_go() -> None:
