@@ -1,17 +1,17 @@
 """Everything that needs a GPU, in one command: networks verified and timed, sanitizers, the peers beside.
 
     python benchmarks/gpu.py [--target cuda-nvidia] [--jobs mnist resnet50+f16 ...] [--minutes 10]
-        [--stages verify time conform peers sanitize]
+        [--stages verify time rules conform peers sanitize]
 
 A job is a network of the zoo with a precision, f32 where none is named. The plan is made for machines that
 are lent for minutes, the most valuable first: all jobs are compiled and verified at once on all processors;
-then, on a quiet machine, those that were right are timed one by one, each kernel beside what its machine code
-predicts; then come ONNX's own cases, the peers of gpu_peers.py, which takes finer options, and
-compute-sanitizer. What would
-begin behind the time given is listed as not run. Files are written as results come in, and what they hold of
-the same state of the project is not done again. Without a GPU of the target it says `not run`, with the
-reason, and ends: nothing is counted as passed. `--plan` prints what would be done here, with minutes for
-each stage by what jobs take on an H100, and ends; it needs no GPU.
+then, on a quiet machine, those that were right are timed one by one, each kernel beside what its machine
+code predicts; rules of the compiler are timed on and off, in turns (gpu_rules.py); then come ONNX's own
+cases, the peers of gpu_peers.py, which takes finer options, and compute-sanitizer. What would begin behind
+the time given is listed as not run. Files are written as results come in, and what they hold of the same
+state of the project is not done again. Without a GPU of the target it says `not run`, with the reason, and
+ends: nothing is counted as passed. `--plan` prints what would be done here, with minutes for each stage by
+what jobs take on an H100, and ends; it needs no GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -29,16 +28,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpu_kernels import together
+import gpu_rules
+from gpu_jobs import Job, Kernel, Row, answered, child, joined, library_path
 from gpu_peers import ENGINES, NETWORKS, TARGETS, Case, cases_of, measure_all
-from support import ROOT, WORK, machine, markdown_table, model_path, save
+from support import ROOT, WORK, machine, markdown_table, save
 
 import compiler
 from compiler import run
-from compiler.verify.inputs import read_feeds
 from toolchain import zoo
 
-STAGES = ("verify", "time", "conform", "peers", "sanitize")
+STAGES = ("verify", "time", "rules", "conform", "peers", "sanitize")
 FIRST = ("mnist", "squeezenet", "resnet50", "mobilenetv2", "transformer-encoder", "bert-base")
 """Networks that are worth every precision, and come first."""
 PRECISIONS = ("f32", "tf32", "f16")
@@ -53,54 +52,6 @@ _CONFORM_SECONDS = 1500.0
 """Of one processor, for all of ONNX's cases: a guess."""
 _SHARE = 0.55
 """Of the time given, what compiling and verifying may take where more stages follow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A network with a precision."""
-
-    network: str
-    precision: str = "f32"
-
-    @classmethod
-    def parse(cls, text: str) -> Job:
-        """Of `resnet50` or `resnet50+f16`."""
-        network, _, precision = text.partition("+")
-        return cls(network, precision or "f32")
-
-    def __str__(self) -> str:
-        return self.network if self.precision == "f32" else f"{self.network}+{self.precision}"
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """Microseconds of a kernel's calls in a run: measured, and predicted from its machine code."""
-
-    kernel: int
-    calls: int
-    nodes: str
-    measured: float | None
-    predicted: float | None
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A job on the GPU; `problem` says why there is no result or no time."""
-
-    job: str
-    needed: float | None = None
-    p50_ms: float | None = None
-    kernels_ms: float | None = None
-    gflops: float | None = None
-    problem: str = ""
-    kernels: tuple[Kernel, ...] = ()
-
-    @property
-    def predicted_ms(self) -> float | None:
-        """What machine code predicts for all calls; None where it was not read."""
-        known = [one.predicted for one in self.kernels]
-        return None if not known or None in known else sum(filter(None, known)) / 1e3
 
 
 @dataclass
@@ -165,119 +116,6 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-# ---------------------------------------------------------------- one job, in a process of its own
-
-
-def library_path(job: Job, target: str, models: Path) -> Path:
-    """Where its library is kept between the stages."""
-    return models / f"{job}-{target}.so"
-
-
-def verified(job: Job, target: str, models: Path) -> Row:
-    """Compile and verify it."""
-    model, library = model_path(job.network, models), library_path(job, target, models)
-    record = zoo.network(job.network)
-    dims = dict(record.sizes[0]) if record.sizes else {}
-    try:
-        options = compiler.CompileOptions(output=library, target=target, precision=job.precision, dims=dims)
-        compiler.compile_model(model, options)
-        found = compiler.verify_library(compiler.VerifyRequest(library, model, runs=1), timeout=120)
-    except compiler.TkError as error:
-        return Row(str(job), problem="; ".join(error.lines()))
-    problem = (
-        ""
-        if found.passed
-        else "; ".join(
-            f"{one.name}: {one.problem or 'wrong result'}" for one in found.outputs if not one.passed
-        )
-    )
-    return Row(str(job), found.needed, problem=problem, kernels=() if problem else predicted(library))
-
-
-def predicted(library: Path) -> tuple[Kernel, ...]:
-    """Its kernels with what machine code predicts, where it can be read."""
-    try:
-        read = compiler.inspect_library(library, machine_code=True)
-    except compiler.TkError as error:
-        print(f"{library.name}: machine code is not read: {error}", file=sys.stderr)
-        return ()
-    found = []
-    for number, kernel in enumerate(read.kernels):
-        codes = [launch.resources[0].code for launch in kernel.launches if launch.resources]
-        known = [code for code in codes if code is not None and code.microseconds is not None]
-        whole, by = together(known) if len(known) == len(kernel.launches) > 0 else (None, "")
-        found.append(Kernel(number, 1, " ".join(kernel.nodes)[:80], None, whole, by))
-    return tuple(found)
-
-
-def timed(job: Job, target: str, models: Path, seconds: float) -> Row:
-    """Time its library, and each of its kernels."""
-    request = compiler.BenchRequest(
-        library_path(job, target, models), seconds=seconds, warmup=0.1, profile=True
-    )
-    try:
-        found = compiler.bench_library(request)
-    except compiler.TkError as error:
-        return Row(str(job), problem="; ".join(error.lines()))
-    kernels = tuple(
-        Kernel(one.kernel, one.calls, " ".join(one.nodes)[:80], 1e3 * one.ms, None, "")
-        for one in found.kernels
-    )
-    on_device = None if found.on_device is None else found.on_device.kernels_ms
-    return Row(str(job), None, found.p50_ms, on_device, found.gflops, kernels=kernels)
-
-
-def joined(of_text: Sequence[Kernel], of_device: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """Kernels measured, each with what was predicted for its calls, the slowest first."""
-    known = {one.kernel: one for one in of_text if one.predicted is not None}
-    return tuple(
-        replace(one, predicted=one.calls * (known[one.kernel].predicted or 0.0), by=known[one.kernel].by)
-        if one.kernel in known
-        else one
-        for one in of_device
-    )
-
-
-def ran(library: Path) -> None:
-    """One run of a library, for a sanitizer to look at."""
-    model = compiler.load(library)
-    model.run(read_feeds(model.inputs, (), 0))
-
-
-def child(arguments: Sequence[str], *, seconds: float, before: Sequence[str] = ()) -> tuple[str, str]:
-    """(standard output, what went wrong) of this program with `--child`; a crash is a result, too."""
-    argv = [*before, sys.executable, __file__, "--child", *arguments]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return "", f"ended after {seconds:.0f} seconds"
-    if done.returncode:
-        tail = "; ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-6:])
-        return done.stdout, f"exit code {done.returncode}: {tail}"
-    return done.stdout, ""
-
-
-def answered(job: Job, stage: str, arguments: Sequence[str], seconds: float) -> Row:
-    """The row that a child made of a job."""
-    text, problem = child([stage, str(job), *arguments], seconds=seconds)
-    if problem:
-        return Row(str(job), problem=problem)
-    found = json.loads(text.splitlines()[-1])
-    return Row(**{**found, "kernels": tuple(Kernel(**one) for one in found["kernels"])})
-
-
-def serve(arguments: Sequence[str]) -> None:
-    """What a child does: a stage of a job, whose row it prints."""
-    stage, name, *rest = arguments
-    if stage == "run":
-        ran(Path(name))
-        return
-    target, models = rest[0], Path(rest[1])
-    job = Job.parse(name)
-    row = verified(job, target, models) if stage == "verify" else timed(job, target, models, float(rest[2]))
-    print(json.dumps(asdict(row)))
-
-
 # ---------------------------------------------------------------- the stages
 
 
@@ -300,6 +138,11 @@ class Plan:
 
 def verify_all(plan: Plan, record: Record) -> None:
     """Compile and verify all jobs, as many at once as there are processors."""
+    verify_jobs(plan, record, plan.jobs)
+
+
+def verify_jobs(plan: Plan, record: Record, jobs: Sequence[Job]) -> None:
+    """Compile and verify those of some jobs that were not before, in a part of the time that is left."""
     share = _SHARE if len(plan.stages) > 1 else 1.0
     end = time.monotonic() + share * plan.left
     plan.models.mkdir(parents=True, exist_ok=True)
@@ -311,7 +154,7 @@ def verify_all(plan: Plan, record: Record) -> None:
             return Row(str(job), problem="not run: no time was left")
         return answered(job, "verify", where, left)
 
-    wanted = [job for job in plan.jobs if str(job) not in record.rows]
+    wanted = [job for job in jobs if str(job) not in record.rows]
     with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1)) as pool:
         for future in as_completed([pool.submit(one, job) for job in wanted]):
             row = future.result()
@@ -335,6 +178,26 @@ def time_all(plan: Plan, record: Record) -> None:
             f"{job}: end to end {_ms(found.p50_ms)} ms, kernels {_ms(found.kernels_ms)} ms {found.problem}",
             flush=True,
         )
+
+
+def compare_all(plan: Plan, record: Record) -> None:
+    """Time what rules of the compiler change with and without them."""
+    wanted = gpu_rules.comparisons()
+    verify_jobs(plan, record, gpu_rules.jobs_of(wanted))
+
+    def time_job(job: Job) -> Row:
+        row = record.rows[str(job)]
+        if row.problem:
+            return row
+        if plan.left < 3:
+            return replace(row, problem="not timed: no time was left")
+        return answered(job, "whole", [plan.target, str(plan.models), str(plan.seconds)], plan.left)
+
+    rows: list[gpu_rules.Comparison] = []
+    for rule, job in wanted:
+        rows.append(gpu_rules.compared(rule, job, time_job))
+        save("gpu-rules", {"rows": [asdict(one) for one in rows]}, gpu_rules.table(rows))
+        print(f"{rule}, {job}: {rows[-1].ratio or rows[-1].problem}", flush=True)
 
 
 def sanitized(tool: str, kind: str, library: Path, left: float) -> str:
@@ -409,10 +272,15 @@ def foreseen(
     """A table of what a plan does on a device of gpu_peers.py, with minutes for each stage."""
     at_once, cases = max(1, processors - 1), peer_cases(device)
     engine = sum(_PEER_SECONDS[name] + seconds for name in ENGINES)
-    runs = len(SANITIZED) * len(SANITIZERS)
+    runs, pairs = len(SANITIZED) * len(SANITIZERS), gpu_rules.comparisons()
+    libraries, times = len(gpu_rules.jobs_of(pairs)), len(gpu_rules.TURNS) * len(pairs)
     known = {
         "verify": (f"{len(jobs)} jobs, {at_once} at once", _VERIFY_SECONDS * -(-len(jobs) // at_once)),
         "time": (f"{len(jobs)} jobs, one by one", (_TIME_SECONDS + seconds) * len(jobs)),
+        "rules": (
+            f"{len(pairs)} comparisons, {times} runs",
+            _VERIFY_SECONDS * -(-libraries // at_once) + (_TIME_SECONDS + seconds) * times,
+        ),
         "conform": (f"ONNX's cases, {at_once + 1} at once", _CONFORM_SECONDS / (at_once + 1)),
         "peers": (f"{len(cases)} cases of {len(ENGINES)} engines", engine * len(cases)),
         "sanitize": (f"{len(SANITIZED)} jobs, {len(SANITIZERS)} tools", _SANITIZE_SECONDS * runs),
@@ -424,6 +292,7 @@ def foreseen(
 _RUN = {
     "verify": verify_all,
     "time": time_all,
+    "rules": compare_all,
     "conform": conform_all,
     "peers": peers_all,
     "sanitize": sanitize_all,
@@ -439,9 +308,6 @@ def default_jobs() -> list[str]:
 
 def main() -> None:
     """Carry out the plan, or say why not."""
-    if sys.argv[1:2] == ["--child"]:
-        serve(sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -94,8 +94,10 @@ class Rewriter:
     scope: Scope = field(default_factory=Scope, kw_only=True)
 
     uses_conditions: ClassVar[bool] = False
-    """Whether a branch is rewritten with what its condition says of variables: what is in it has to stay there,
-    and may not get the condition as a mask, which would then always hold."""
+    """Whether a branch is rewritten with what its condition says of variables.
+
+    What is in it has to stay there, and may not get the condition as a mask: it would always hold.
+    """
 
     @property
     def known(self) -> Simplifier:

@@ -56,16 +56,18 @@ class CompileJob:
         plugins = load_plugins(options.plugins, installed=options.installed_plugins)
         target = replace(target, plugins=plugins)
         _check_stage(options.stop_after)
+        limits = Limits(options.limits)
         if options.without or options.limits:
-            from compiler.stages.optional import check_optional  # imports the passes
+            from compiler.stages.optional import CLUSTERS, check_optional, without_clusters  # the passes, too
 
             check_optional(options.without, "--without")
             check_optional(options.limits, "--limit")
+            if CLUSTERS in options.without or options.limits.get(CLUSTERS) == 0:
+                target = without_clusters(target)
         edit = read_edit(options.start_from) if options.start_from else None
         settings, external = load_settings(), ExternalData(model.parent)
         dump = Dump.open(options.dump)  # last, as it removes the earlier one
         chooser = ConservativeChooser(options.conservative) if options.conservative else AnalyticChooser()
-        limits = Limits(options.limits)
         return cls(model, options, target, settings, external, dump, edit, chooser, limits, progress=progress)
 
     def does(self, name: str) -> bool:

@@ -36,7 +36,7 @@ from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Edit
 from compiler.stages.forms import FormChoosers, work_of
 from compiler.stages.job import CompileJob
-from compiler.stages.optional import SCHEDULE_RULES
+from compiler.stages.optional import FUSED_WINOGRAD, SCHEDULE_RULES
 from compiler.stages.parts import Parts
 from compiler.stages.states import states_of
 from compiler.stages.tuned import Decisions, Tuned, no_records
@@ -156,7 +156,7 @@ class _Makers:
             laid_out.layouts,
             pieces=not facts.binds_threads,
             searched=job.records is not no_records,
-            threads=facts.binds_threads,
+            threads=facts.binds_threads and job.does_whole(FUSED_WINOGRAD),
         )
         self._choosers = FormChoosers(laid_out.layouts, facts)
         self._grown = {state.present for state in states_of(laid_out)}

@@ -1,17 +1,20 @@
-"""What a compile may leave out and still be right: for finding out which part of it is to blame."""
+"""What a compile may leave out and still be right: to find out which part is to blame, or is worth what."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
+from compiler.targets.target import Target
 
 FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
+CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
 
 GRAPH_REWRITE, FUSION, LAYOUT_CHOICE = "graph rewrite", "fusion", "layout"
 CONCATENATION, SCHEDULING, LOWERING_PASS, MEMORY_PLAN = (
@@ -29,11 +32,20 @@ OPTIONAL_PASSES: dict[str, str] = {
     FUSE_DEPTHWISE: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,
+    FUSED_WINOGRAD: SCHEDULING,
+    CLUSTERS: SCHEDULING,
     SCHEDULE_RULES: SCHEDULING,
     **{name: LOWERING_PASS for name, _ in LOWERING if name in OPTIONAL},
     SHARE_MEMORY: MEMORY_PLAN,
 }
 """Each pass that `CompileOptions.without` may name, in the order in which they run, and its kind."""
+
+
+def without_clusters(target: Target) -> Target:
+    """A target whose blocks stay alone."""
+    limits = (*target.facts.limits, ("blocks_per_cluster", 1))
+    return replace(target, facts=replace(target.facts, limits=limits))
+
 
 _REQUIRED = {
     *(item.name for item in REWRITES if not item.optional),

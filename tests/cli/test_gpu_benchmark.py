@@ -18,6 +18,7 @@ import onnx
 import pytest
 
 import compiler
+from compiler.stages.optional import OPTIONAL_PASSES
 from tests.support.command import environment
 
 ROOT = Path(__file__).parents[2]
@@ -233,6 +234,48 @@ def test_the_plan_has_peers_for_a_target_with_its_architecture(
     found = plan.Plan(target, (), ("peers",), time.monotonic(), 0.05, tmp_path)
     plan.peers_all(found, plan.Record("cpu", "here", {}))
     assert asked == ["cpu"]
+
+
+def test_rules_are_timed_on_and_off(
+    plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    rules = {"fuse": ("mnist", "mnist+f16")}
+    monkeypatch.setattr(plan.gpu_rules, "RULES", rules)
+    found = plan.Plan("opencl-cpu", (), ("rules",), time.monotonic() + 60, 0.05, tmp_path / "models")
+    record = plan.Record("cpu", "this machine", {"commit": "abc"})
+    monkeypatch.setattr(plan, "save", lambda *_: None)
+    plan.compare_all(found, record)
+    assert {"mnist", "mnist-without-fuse", "mnist+f16", "mnist+f16-without-fuse"} == set(record.rows)
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert float(first.removeprefix("fuse, mnist: ")) > 0
+    assert "products cannot be rounded to f16" in second
+    made = plan.library_path(plan.Job.parse("mnist-without-fuse"), "opencl-cpu", tmp_path / "models")
+    assert compiler.manifest_of(made)["without"] == ["fuse"]
+
+
+def test_turns_weigh_on_both_alike(plan: Any) -> None:
+    """A device that slows down with each run: the ratio is 1."""
+    taken: list[str] = []
+
+    def time_job(job: Any) -> Any:
+        taken.append(str(job))
+        return plan.Row(str(job), kernels_ms=float(len(taken)))
+
+    row = plan.gpu_rules.compared("clusters", plan.Job("resnet50", "f16"), time_job)
+    assert taken == [
+        "resnet50+f16",
+        "resnet50+f16-without-clusters",
+        "resnet50+f16-without-clusters",
+        "resnet50+f16",
+    ]
+    assert row.ratio == 1
+    assert "| 1000.0 4000.0 | 2000.0 3000.0 |" in " ".join(plan.gpu_rules.table([row]).split())
+
+
+def test_rules_that_are_compared_can_be_left_out(plan: Any) -> None:
+    assert set(plan.gpu_rules.RULES) <= set(OPTIONAL_PASSES)
+    first = plan.gpu_rules.comparisons()[: len(plan.gpu_rules.RULES)]
+    assert {rule for rule, _ in first} == set(plan.gpu_rules.RULES)
 
 
 def test_a_plan_is_foreseen_without_a_gpu() -> None:
