@@ -43,19 +43,22 @@ class MemoryPlan:
 NO_MEMORY = MemoryPlan({}, 0)
 
 
-def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-    """Place all tensors; two that are alive at the same step never overlap."""
+def plan_memory(lifetimes: Sequence[Lifetime], together: Array | None = None) -> MemoryPlan:
+    """Place all tensors; two that are alive at the same step never overlap.
+
+    together: bools that say so of each two, where steps need not come in the order of their numbers.
+    """
     order = sorted(enumerate(lifetimes), key=lambda item: (-item[1].bytes, item[0]))
     offsets: dict[Hashable, int] = {}
-    placed = np.empty((4, 0), np.int64)  # rows: begin, end, first, last; columns by begin
+    placed = np.empty((5, 0), np.int64)  # rows: begin, end, first, last, number; columns by begin
     total = 0
-    for _, item in order:
+    for number, item in order:
         size = align(item.bytes)
-        begins, ends, firsts, lasts = placed
-        meets = (firsts <= item.last) & (lasts >= item.first)
+        begins, ends, firsts, lasts, numbers = placed
+        meets = (firsts <= item.last) & (lasts >= item.first) if together is None else together[number, numbers]
         offset = _lowest(begins[meets], ends[meets], size)
         offsets[item.key] = offset
-        column = (offset, offset + size, item.first, item.last)
+        column = (offset, offset + size, item.first, item.last, number)
         placed = np.insert(placed, np.searchsorted(begins, offset), column, axis=1)
         total = max(total, offset + size)
     return MemoryPlan(offsets, total)
