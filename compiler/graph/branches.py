@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from compiler.graph.dtypes import Array
-
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -30,7 +26,7 @@ class Access:
 
 
 def dependencies(steps: Sequence[Sequence[Access]]) -> list[int]:
-    """Of each step those before it that it conflicts with: it reads what they write, or writes over theirs."""
+    """Of each step those before it that it conflicts with: one of both writes what the other touches."""
     known: dict[Hashable, list[tuple[int, Access]]] = {}
     found = []
     for number, accesses in enumerate(steps):
@@ -103,31 +99,8 @@ def one_branch(count: int) -> Branches:
     return Branches((0,) * count, ((),) * count)
 
 
-def alive_together(uses: Sequence[int], branches: Branches) -> Array:
-    """For each two tensors, of sets of steps that use them, whether some order allows both to be alive.
-
-    They are not where all uses of one come before all of the other: an array of bools.
-    """
-    before = branches.before()
-    common = [_common(one, before) for one in uses]  # what comes before all uses of a tensor
-    count = len(uses)
-    found = np.ones((count, count), np.bool_)
-    for one in range(count):
-        for other in range(one):
-            apart = not (uses[one] & ~common[other] and uses[other] & ~common[one])
-            found[one, other] = found[other, one] = not apart
-    return found
-
-
-def _common(uses: int, before: Sequence[int]) -> int:
-    bits = -1
-    for step in members(uses):
-        bits &= before[step]
-    return bits
-
-
 def longest_chain(branches: Branches, lengths: Sequence[int]) -> int:
-    """The most that steps which follow each other add up to: launches on the critical path, for example."""
+    """The most that steps which follow each other add up to, as launches on the critical path."""
     ends: list[int] = []
     last: dict[int, int] = {}
     for number, (branch, waits) in enumerate(zip(branches.of, branches.waits, strict=True)):

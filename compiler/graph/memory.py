@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.graph.branches import Branches, members
 from compiler.graph.dtypes import Array
 
 ALIGNMENT = 64
@@ -55,7 +56,9 @@ def plan_memory(lifetimes: Sequence[Lifetime], together: Array | None = None) ->
     for number, item in order:
         size = align(item.bytes)
         begins, ends, firsts, lasts, numbers = placed
-        meets = (firsts <= item.last) & (lasts >= item.first) if together is None else together[number, numbers]
+        meets = (
+            (firsts <= item.last) & (lasts >= item.first) if together is None else together[number, numbers]
+        )
         offset = _lowest(begins[meets], ends[meets], size)
         offsets[item.key] = offset
         column = (offset, offset + size, item.first, item.last, number)
@@ -74,3 +77,26 @@ def _lowest(begins: Array, ends: Array, size: int) -> int:
 def align(size: int) -> int:
     """`size` rounded up to the alignment; an empty tensor still has an address of its own."""
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+
+
+def alive_together(uses: Sequence[int], branches: Branches) -> Array:
+    """For each two tensors, of sets of steps that use them, whether some order allows both to be alive.
+
+    They are not where all uses of one come before all of the other: an array of bools.
+    """
+    before = branches.before()
+    common = [_before_all(one, before) for one in uses]
+    found = np.ones((len(uses), len(uses)), np.bool_)
+    for one in range(len(uses)):
+        for other in range(one):
+            apart = not (uses[one] & ~common[other] and uses[other] & ~common[one])
+            found[one, other] = found[other, one] = not apart
+    return found
+
+
+def _before_all(uses: int, before: Sequence[int]) -> int:
+    """What comes before each step of a set."""
+    bits = -1
+    for step in members(uses):
+        bits &= before[step]
+    return bits

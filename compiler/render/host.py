@@ -154,8 +154,9 @@ class PlanTurn:
 class DevicePlan:
     """What a device executes instead of calls: launches in order. functions: names in the module.
 
-    turns: one for each step, where a recorded run may have some of them side by side. sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
-    has as many times the blocks along z as there are samples. 0: no batch is free.
+    sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
+    has as many times the blocks along z as there are samples. 0: no batch is free. turns: one for each step,
+    where a recorded run may have some of them side by side.
     """
 
     target: str
@@ -334,8 +335,13 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
     lines += _turns(plan.turns, prefix)
     waits = [step for turn in plan.turns for step in turn.waits]
     functions = "functions" if plan.functions else "nullptr"
-    named = (("launches", plan.launches), ("launch_args", range(first)), ("grid_ends", ends))
-    named += (("turns", plan.turns), ("waits", waits))
+    named = (
+        ("launches", plan.launches),
+        ("launch_args", range(first)),
+        ("grid_ends", ends),
+        ("turns", plan.turns),
+        ("waits", waits),
+    )
     *tables, turns, waited = [prefix + name if items else "nullptr" for name, items in named]
     counts = (len(plan.functions), len(plan.launches))
     branches = max((turn.branch for turn in plan.turns), default=0) + 1

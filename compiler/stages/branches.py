@@ -1,14 +1,14 @@
 """Which steps of a recorded run are side by side on a device: list scheduling by estimated times.
 
-Step by step in the order of the program, each goes on the branch where it ends first (HEFT: Topcuoglu, Hariri and
-Wu, 2002), beside others only where the device has room for both. A fork has to pay: edges between branches cost
-time, and so does an edge that a launch waits for as a whole.
+Step by step in the order of the program, each goes on the branch where it ends first (HEFT: Topcuoglu,
+Hariri and Wu, 2002), beside others only where the device has room for both. A fork has to pay: edges between
+branches cost time, and so does an edge that a launch waits for as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Self
 
@@ -39,7 +39,7 @@ _DOUBT = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A step alone on the device: seconds behind its first launch, and the part of the device that it takes."""
+    """A step alone on the device: seconds behind its first launch, and its part of the device."""
 
     seconds: float
     share: float
@@ -76,12 +76,16 @@ class Planned:
     seconds: float
 
 
-def possible_branches(works: Sequence[Work], needs: Sequence[int], facts: TargetFacts) -> list[Planned]:
+def possible_branches(
+    works: Sequence[Work], needs: Sequence[int], facts: TargetFacts, *, free: bool = False
+) -> list[Planned]:
     """Branches that pay by estimate, the best first; the last one is always a single branch.
 
-    needs: of each step those that it has to come behind, as bits.
+    needs: of each step those that it has to come behind, as bits. free: edges between branches cost nothing,
+    and all launches have room beside others.
     """
-    edge = (facts.limit("edge_nanoseconds") or 0) * 1e-9
+    edge = 0.0 if free else (facts.limit("edge_nanoseconds") or 0) * 1e-9
+    works = [replace(one, share=0.0) for one in works] if free else works
     planned = [
         _Schedule(most, edge).of(works, needs) for most in range(1, (facts.limit("branches") or 1) + 1)
     ]
@@ -130,21 +134,23 @@ class _Schedule:
     def _place(self, branch: int, work: Work, need: int) -> _Place:
         previous = self.last[branch] if branch < len(self.last) else None
         behind = need if previous is None else need | 1 << previous
-        waits = tuple(step for step in latest(behind, self.before) if step != previous)
+        waits = tuple(sorted(step for step in latest(behind, self.before) if step != previous))
         extra = _WHOLE_SECONDS if waits else 0.0
         ready = [self.ends[step] + extra + self.edge for step in waits]
         ready += [] if previous is None else [self.ends[previous] + extra]
         return _Place(branch, self._free(max(ready, default=0.0) + _LAUNCH_SECONDS, work), waits)
 
     def _free(self, ready: float, work: Work) -> float:
-        """From when on there is room for a step, up to its end."""
+        """From when on there is room for a step up to its end; what had to wait for that has won nothing."""
         others = [one for one in self.busy if one[1] > ready]
-        for begin in sorted({ready, *(end for _, end, _ in others)}):
-            end = begin + work.seconds
-            taken = sum(share for first, last, share in others if first < end and last > begin)
-            if taken + work.share <= _ALL:
-                return begin
-        return ready
+        later = (end + _LAUNCH_SECONDS for end in sorted({end for _, end, _ in others}))
+        return next(begin for begin in (ready, *later) if self._fits(begin, work, others))
+
+    @staticmethod
+    def _fits(begin: float, work: Work, others: Sequence[tuple[float, float, float]]) -> bool:
+        end = begin + work.seconds
+        taken = sum(share for first, last, share in others if first < end and last > begin)
+        return taken + work.share <= _ALL
 
     def _put(self, place: _Place, work: Work) -> None:
         number, branch = len(self.of_step), place.branch

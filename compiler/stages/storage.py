@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.core.diagnostics import InternalError
-from compiler.graph.branches import Access, Branches, alive_together, dependencies, one_branch
+from compiler.graph.branches import Access, Branches, dependencies, one_branch
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
-from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
+from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, alive_together, plan_memory
 from compiler.render.host import (
     ArgKind,
     HostPlan,
@@ -35,6 +35,7 @@ from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_states,
 from compiler.stages.specialised import Imported
 from compiler.stages.states import states_of
 from compiler.stages.text import plan_text
+from compiler.stages.tuned import Branching
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,20 +231,21 @@ def _stored(
         for kernel, step in zip(kernels, steps, strict=True)
     ]
     needs = dependencies([_accesses(laid_out, use) for use in uses])
-    for planned in possible_branches(works, needs, job.target.facts):
+    free = job.graph.branches is Branching.FREE
+    for planned in possible_branches(works, needs, job.target.facts, free=free):
         branches = planned.branches
         found = plan_storage(laid_out, uses, shared=shared, together=on_device, branches=branches)
-        if found.plan.bytes <= _MOST_GROWTH * storage.plan.bytes:
-            break
-    _check_order(laid_out, uses, found, branches)
-    return found, branches
+        if branches.count == 1 or found.plan.bytes <= _MOST_GROWTH * storage.plan.bytes:
+            _check_order(laid_out, uses, found, branches)
+            return found, branches
+    raise InternalError("no branches are left, not even a single one")
 
 
 def _may_fork(graph: Graph, kernels: Sequence[Kernel], job: CompileJob) -> bool:
     """Whether steps may be side by side: where all sizes are known, and no memory of blocks is in common."""
     free = graph.symbols or graph.batch is not None
     common = any(launch.block_bytes for kernel in kernels for launch in kernel.launches)
-    several = (job.target.facts.limit("branches") or 1) > 1 and job.graph.branches
+    several = (job.target.facts.limit("branches") or 1) > 1 and job.graph.branches is not Branching.NONE
     return bool(several and kernels and not free and not common) and job.does_whole(PARALLEL_BRANCHES)
 
 

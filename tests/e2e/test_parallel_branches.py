@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,9 +18,14 @@ import compiler
 from compiler.core.target import TargetFacts
 from compiler.graph.branches import Branches
 from compiler.pipeline import run_job
+from compiler.schedule.chooser import ReplayChooser
 from compiler.stages import storage
 from compiler.stages.branches import Planned, Work
+from compiler.stages.compilation import Compilation
+from compiler.stages.dump import PLAN
+from compiler.stages.graph_decisions import BRANCHES
 from compiler.stages.job import CompileJob
+from compiler.stages.tuned import Branching
 from tests.support.branching import any_branches
 from tests.support.emulated_models import TARGETS, text_only
 from tests.support.onnx_models import model, run_onnxruntime
@@ -111,7 +118,8 @@ def test_branches_that_do_not_pay_are_right_too(
 ) -> None:
     """Steps on any of six branches, however much memory it takes."""
 
-    def plan(_works: Sequence[Work], needs: Sequence[int], _facts: TargetFacts) -> list[Planned]:
+    def plan(_works: Sequence[Work], needs: Sequence[int], *_: TargetFacts, free: bool) -> list[Planned]:
+        assert not free
         return [Planned(any_branches(needs, 6, random.Random(seed)), 0.0)]
 
     monkeypatch.setattr(storage, "possible_branches", plan)
@@ -137,11 +145,36 @@ def test_a_missing_wait_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert max(differences(library, proto, feeds)) > 1e-2
 
 
-def test_they_can_be_left_out(tmp_path: Path) -> None:
-    proto, _ = branching()
-    onnx.save(proto, tmp_path / "m.onnx")
-    options = compiler.CompileOptions(
-        output=tmp_path / "m.so", target=TARGETS[0], without=("parallel-branches",)
+def planned(directory: Path, **options: Any) -> str:
+    """The plan of the model as text."""
+    onnx.save(branching()[0], directory / "m.onnx")
+    chosen = compiler.CompileOptions(
+        output=directory / "m.so", target=TARGETS[0], dump=directory / "dump", stop_after="plan", **options
     )
-    run_job(CompileJob.of(tmp_path / "m.onnx", options))
-    assert branches_of(tmp_path / "m.so") == 1
+    run_job(CompileJob.of(directory / "m.onnx", chosen))
+    return (directory / "dump" / f"{PLAN}.txt").read_text()
+
+
+def test_steps_say_what_they_come_behind(tmp_path: Path) -> None:
+    assert re.search(r"\) on branch 1 behind \d", planned(tmp_path))
+
+
+def test_they_can_be_left_out(tmp_path: Path) -> None:
+    assert "branch" not in planned(tmp_path, without=("parallel-branches",))
+
+
+def test_memory_bounds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes too much more than steps in order is not done."""
+    monkeypatch.setattr(storage, "_MOST_GROWTH", 0.99)
+    assert "branch" not in planned(tmp_path)
+
+
+@pytest.mark.parametrize("decided", Branching)
+def test_a_decision_of_the_graph(decided: Branching, tmp_path: Path) -> None:
+    job = CompileJob.of(tmp_path / "m.onnx", compiler.CompileOptions(tmp_path / "m.so", TARGETS[0]))
+    onnx.save(branching()[0], tmp_path / "m.onnx")
+    job = replace(job, chooser=ReplayChooser({BRANCHES: (decided,)}, job.chooser))
+    found: list[Compilation] = []
+    run_job(job, found.append)
+    assert found[0].graph.branches is decided
+    assert (branches_of(tmp_path / "m.so") > 1) == (decided is not Branching.NONE)

@@ -344,7 +344,7 @@ def test_a_missing_edge_is_seen(language: Language, runs: Probe) -> None:
 
 
 def test_launches_with_one_edge_overlap_on_branches(runs: Probe) -> None:
-    """Only the third of four: the first has none before it, the second is the begin of a branch, the last joins."""
+    """Only the third of four: none comes before the first, the second begins a branch, the last joins."""
     language = replace(CUDA, gpus="NVIDIA H100=9.0", image="cubin:sm_90")
     printed, calls = runs(language, 3, place="forked", version=12030)
     assert printed == "8 16 24 done"
