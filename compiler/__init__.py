@@ -65,6 +65,7 @@ from compiler.reports import Emit as Emit
 from compiler.reports import KernelInfo as KernelInfo
 from compiler.reports import LibraryReport as LibraryReport
 from compiler.reports import ModelReport as ModelReport
+from compiler.reports import RecordingInfo as RecordingInfo
 from compiler.reports import SizeRange as SizeRange
 from compiler.reports import SpecialisationInfo as SpecialisationInfo
 from compiler.reports import SpecialisedSizes as SpecialisedSizes

@@ -265,6 +265,18 @@ class SpecialisationInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingInfo:
+    """Launches of a recorded run on a device, some of them side by side on so many branches.
+
+    chain: the most of them that follow each other.
+    """
+
+    branches: int
+    launches: int
+    chain: int
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryReport:
     """What is inside a model library, read from its manifest.
 
@@ -273,8 +285,9 @@ class LibraryReport:
     rounded to, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
     arena. `free`: the dimensions that a run decides, in the shapes by name. `states`: inputs that a context
     keeps from the output of the run before, each with that output. `specialisations`: a run takes the first
-    that holds its sizes; `flops` and memory are those of the plan for all other sizes. `unread`: why there is
-    no machine code of some architectures, where it was asked for.
+    that holds its sizes; `flops` and memory are those of the plan for all other sizes. `recording`: None
+    where all launches follow each other. `unread`: why there is no machine code of some architectures, where
+    it was asked for.
     """
 
     path: Path
@@ -297,6 +310,7 @@ class LibraryReport:
     free: tuple[FreeDimension, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
     specialisations: tuple[SpecialisationInfo, ...] = ()
+    recording: RecordingInfo | None = None
     unread: tuple[str, ...] = ()
 
 

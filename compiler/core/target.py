@@ -37,7 +37,8 @@ class TargetFacts:
     bandwidth: bytes per second that one core reads from memory.
     features: names of instruction-set features, for intrinsics and for refusal at load.
     scopes: storage scopes that the target has.
-    limits: named numeric limits (`threads_per_block`, `shared_bytes`, ...).
+    limits: named numeric limits (`threads_per_block`, `shared_bytes`, ...). Those of `branches` of a recorded
+    run, where there are any, have an `edge_nanoseconds` from one to another.
     max_lanes: the longest vector of the language.
     launches: every outermost loop nest is a launch of its own on a device, nothing runs between them.
     binds_threads: loops are bound to the hardware's axes of blocks and threads.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.graph.branches import Branches, members
 from compiler.graph.dtypes import Array
 
 ALIGNMENT = 64
@@ -43,19 +44,24 @@ class MemoryPlan:
 NO_MEMORY = MemoryPlan({}, 0)
 
 
-def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-    """Place all tensors; two that are alive at the same step never overlap."""
+def plan_memory(lifetimes: Sequence[Lifetime], together: Array | None = None) -> MemoryPlan:
+    """Place all tensors; two that are alive at the same step never overlap.
+
+    together: bools that say so of each two, where steps need not come in the order of their numbers.
+    """
     order = sorted(enumerate(lifetimes), key=lambda item: (-item[1].bytes, item[0]))
     offsets: dict[Hashable, int] = {}
-    placed = np.empty((4, 0), np.int64)  # rows: begin, end, first, last; columns by begin
+    placed = np.empty((5, 0), np.int64)  # rows: begin, end, first, last, number; columns by begin
     total = 0
-    for _, item in order:
+    for number, item in order:
         size = align(item.bytes)
-        begins, ends, firsts, lasts = placed
-        meets = (firsts <= item.last) & (lasts >= item.first)
+        begins, ends, firsts, lasts, numbers = placed
+        meets = (
+            (firsts <= item.last) & (lasts >= item.first) if together is None else together[number, numbers]
+        )
         offset = _lowest(begins[meets], ends[meets], size)
         offsets[item.key] = offset
-        column = (offset, offset + size, item.first, item.last)
+        column = (offset, offset + size, item.first, item.last, number)
         placed = np.insert(placed, np.searchsorted(begins, offset), column, axis=1)
         total = max(total, offset + size)
     return MemoryPlan(offsets, total)
@@ -71,3 +77,26 @@ def _lowest(begins: Array, ends: Array, size: int) -> int:
 def align(size: int) -> int:
     """`size` rounded up to the alignment; an empty tensor still has an address of its own."""
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+
+
+def alive_together(uses: Sequence[int], branches: Branches) -> Array:
+    """For each two tensors, of sets of steps that use them, whether some order allows both to be alive.
+
+    They are not where all uses of one come before all of the other: an array of bools.
+    """
+    before = branches.before()
+    common = [_before_all(one, before) for one in uses]
+    found = np.ones((len(uses), len(uses)), np.bool_)
+    for one in range(len(uses)):
+        for other in range(one):
+            apart = not (uses[one] & ~common[other] and uses[other] & ~common[one])
+            found[one, other] = found[other, one] = not apart
+    return found
+
+
+def _before_all(uses: int, before: Sequence[int]) -> int:
+    """What comes before each step of a set."""
+    bits = -1
+    for step in members(uses):
+        bits &= before[step]
+    return bits

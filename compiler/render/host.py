@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import accumulate
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 11
+PLAN_VERSION = 12
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -142,17 +143,27 @@ class PlanGridEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanTurn:
+    """Where a step's launches come in a recorded run: on a branch, behind those of other steps besides."""
+
+    branch: int
+    waits: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DevicePlan:
     """What a device executes instead of calls: launches in order. functions: names in the module.
 
     sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
-    has as many times the blocks along z as there are samples. 0: no batch is free.
+    has as many times the blocks along z as there are samples. 0: no batch is free. turns: one for each step,
+    where a recorded run may have some of them side by side.
     """
 
     target: str
     functions: tuple[str, ...]
     launches: tuple[PlanLaunch, ...]
     sample_alignment: int = 0
+    turns: tuple[PlanTurn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +332,30 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
     lines += _table("tk_launch", f"{prefix}launches", rows)
     ends = [(number, one) for number, item in enumerate(plan.launches) for one in item.ends]
     lines += _grid_ends(ends, prefix)
+    lines += _turns(plan.turns, prefix)
+    waits = [step for turn in plan.turns for step in turn.waits]
     functions = "functions" if plan.functions else "nullptr"
-    named = (("launches", plan.launches), ("launch_args", range(first)), ("grid_ends", ends))
-    tables = [prefix + name if items else "nullptr" for name, items in named]
+    named = (
+        ("launches", plan.launches),
+        ("launch_args", range(first)),
+        ("grid_ends", ends),
+        ("turns", plan.turns),
+        ("waits", waits),
+    )
+    *tables, turns, waited = [prefix + name if items else "nullptr" for name, items in named]
     counts = (len(plan.functions), len(plan.launches))
-    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, len(ends), plan.sample_alignment)
+    branches = max((turn.branch for turn in plan.turns), default=0) + 1
+    more = (len(ends), plan.sample_alignment, turns, waited, len(waits), branches)
+    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, *more)
     return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
+
+
+def _turns(turns: Sequence[PlanTurn], prefix: str) -> list[str]:
+    """The branch of each step, and which others it waits for."""
+    firsts = accumulate((len(turn.waits) for turn in turns), initial=0)
+    rows = [_braces(turn.branch, first, len(turn.waits)) for turn, first in zip(turns, firsts, strict=False)]
+    waits = [step for turn in turns for step in turn.waits]
+    return [*_table("tk_turn", f"{prefix}turns", rows), *_table("int32_t", f"{prefix}waits", waits)]
 
 
 def _grid_ends(ends: Sequence[tuple[int, PlanGridEnd]], prefix: str) -> list[str]:

@@ -8,8 +8,9 @@ from itertools import accumulate
 
 from compiler.core.files import sha256_file
 from compiler.core.target import TargetFacts
+from compiler.graph.branches import Branches
 from compiler.graph.memory import SAMPLE_ALIGNMENT
-from compiler.render.host import DevicePlan, PlanLaunch, PlanStep
+from compiler.render.host import DevicePlan, PlanLaunch, PlanStep, PlanTurn
 from compiler.stages.dump import MODULE
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel
@@ -35,11 +36,16 @@ def most_samples(kernels: Sequence[Kernel], facts: TargetFacts) -> int:
 
 
 def device_plan(
-    target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep], *, has_samples: bool = False
+    target: str,
+    kernels: Sequence[Kernel],
+    steps: Sequence[PlanStep],
+    *,
+    has_samples: bool = False,
+    branches: Branches | None = None,
 ) -> DevicePlan:
     """The launches of one run: those of each step's kernel, on the step's arguments.
 
-    has_samples: whether each is for one sample of a free batch.
+    has_samples: whether each is for one sample of a free batch. branches: which steps may be side by side.
     """
     numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
     firsts = accumulate((len(step.all_args) for step in steps), initial=0)
@@ -60,4 +66,7 @@ def device_plan(
         for launch in kernels[step.kernel].launches
     ]
     alignment = SAMPLE_ALIGNMENT if has_samples else 0
-    return DevicePlan(target, tuple(numbers), tuple(launches), alignment)
+    turns: tuple[PlanTurn, ...] = ()
+    if branches is not None and branches.count > 1:
+        turns = tuple(map(PlanTurn, branches.of, branches.waits))
+    return DevicePlan(target, tuple(numbers), tuple(launches), alignment, turns)

@@ -7,6 +7,7 @@ taken. What is estimated is the first guess; a search may take what the estimate
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 
 from compiler.core.files import sha256_bytes
@@ -17,11 +18,12 @@ from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.rules.options import decide
 from compiler.stages.job import CompileJob
-from compiler.stages.tuned import GraphChoices, Layouts
+from compiler.stages.tuned import Branching, GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
 ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
+BRANCHES = "graph.branches"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -40,16 +42,25 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     pairs = not has_vectors and any(is_depthwise(node) for node in graph.nodes)
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
+    forks = (job.target.facts.limit("branches") or 1) > 1 and _forks(graph)
+    branches = decide(chooser, BRANCHES, Branching.BY_COST, [*Branching] if forks else ())
     return GraphChoices(
         fusion=fusion,
         attention=bool(joined),
         depthwise=bool(in_one),
+        branches=Branching(branches),
         layout=Layouts(layout),
         record=tuned.record,
         decisions=dict(chooser.decisions),
         offered=dict(chooser.offered),
         workload=workload,
     )
+
+
+def _forks(graph: Graph) -> bool:
+    """Whether something is read by several nodes, or nodes begin with several inputs."""
+    reads = Counter(value for node in graph.nodes for value in set(node.inputs) - graph.constants.keys())
+    return any(count > 1 for count in reads.values()) or len(reads.keys() & set(graph.inputs)) > 1
 
 
 def graph_workload(graph: Graph) -> Workload:

@@ -64,7 +64,7 @@ def model_manifest(
         "images": [{"kind": one.kind, "arch": one.arch, "bytes": len(one.data)} for one in images.images],
         "resources": [asdict(item) for item in images.resources],
         "kernels": _kernels(kernels, steps),
-        "steps": _steps(steps[0]),
+        "steps": _steps(steps[0], plan),
         "specialisations": [
             _specialisation(one, calls) for one, calls in zip(plan.specialisations, steps[1:], strict=True)
         ],
@@ -85,7 +85,7 @@ def _specialisation(one: PlanSpecialisation, steps: Sequence[Step]) -> dict[str,
         "arena_bytes": one.plan.arena_bytes,
         "sample_bytes": one.plan.sample_bytes,
         "flops": _flops(steps),
-        "steps": _steps(steps),
+        "steps": _steps(steps, one.plan),
     }
 
 
@@ -93,8 +93,14 @@ def _flops(steps: Sequence[Step]) -> int:
     return sum(step.group.flops for step in steps)
 
 
-def _steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    return [{"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps]
+def _steps(steps: Sequence[Step], plan: HostPlan) -> list[dict[str, Any]]:
+    """The calls in order; where a recorded run has some side by side, each with its branch and its waits."""
+    found: list[dict[str, Any]] = [
+        {"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps
+    ]
+    for one, turn in zip(found, plan.device.turns if plan.device is not None else (), strict=False):
+        one |= {"branch": turn.branch, "waits": list(turn.waits)}
+    return found
 
 
 def _tensors(

@@ -15,13 +15,15 @@ FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
+PARALLEL_BRANCHES = "parallel-branches"
 
 GRAPH_REWRITE, FUSION, LAYOUT_CHOICE = "graph rewrite", "fusion", "layout"
-CONCATENATION, SCHEDULING, LOWERING_PASS, MEMORY_PLAN = (
+CONCATENATION, SCHEDULING, LOWERING_PASS, MEMORY_PLAN, RECORDING = (
     "in-place concatenation",
     "schedule",
     "lowering pass",
     "memory plan",
+    "recording",
 )
 """Kinds of passes, as they are shown."""
 
@@ -37,6 +39,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     SCHEDULE_RULES: SCHEDULING,
     **{name: LOWERING_PASS for name, _ in LOWERING if name in OPTIONAL},
     SHARE_MEMORY: MEMORY_PLAN,
+    PARALLEL_BRANCHES: RECORDING,
 }
 """Each pass that `CompileOptions.without` may name, in the order in which they run, and its kind."""
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compiler.core.diagnostics import InternalError
+from compiler.graph.branches import Access, Branches, dependencies, one_branch
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
-from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
+from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, alive_together, plan_memory
 from compiler.render.host import (
     ArgKind,
     HostPlan,
@@ -21,17 +23,19 @@ from compiler.render.host import (
     PlanStep,
     PlanSymbol,
 )
+from compiler.stages.branches import Work, possible_branches
 from compiler.stages.constants import ConstantPool, GraphConstants
 from compiler.stages.device import device_plan, most_samples
 from compiler.stages.dump import PLAN
 from compiler.stages.guards import Guard, guards_of
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
-from compiler.stages.optional import SHARE_MEMORY
+from compiler.stages.optional import PARALLEL_BRANCHES, SHARE_MEMORY
 from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_states, plan_symbols
 from compiler.stages.specialised import Imported
 from compiler.stages.states import states_of
 from compiler.stages.text import plan_text
+from compiler.stages.tuned import Branching
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,17 @@ class Storage:
 
 
 def plan_storage(
-    laid_out: LaidOut, steps: Sequence[Use], *, shared: bool = True, together: bool = False
+    laid_out: LaidOut,
+    steps: Sequence[Use],
+    *,
+    shared: bool = True,
+    together: bool = False,
+    branches: Branches | None = None,
 ) -> Storage:
     """Give every tensor that a step touches its slot; `shared`: those not alive at once share memory.
 
     together: a step works on all samples of a free batch at the same time, each of which needs workspaces.
+    branches: of the steps, where they need not follow each other; then no batch is free.
     """
     graph, roots = laid_out.fused.graph, laid_out.roots
     fixed = {value: PlanArg(ArgKind.INPUT, number) for number, value in enumerate(graph.inputs)}
@@ -89,7 +99,12 @@ def plan_storage(
             [replace(item, first=0, last=len(steps)) for item in part] for part in (tensors, work)
         )
     slots = dict(fixed)
-    if graph.batch is None:
+    if branches is not None and branches.count > 1 and shared:
+        uses = [sum(1 << number for number in {*numbers}) for numbers in spans.values()]
+        uses += [1 << item.first for item in work]
+        plan, samples = plan_memory([*tensors, *work], alive_together(uses, branches)), NO_MEMORY
+        slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
+    elif graph.batch is None:
         plan, samples = plan_memory([*tensors, *work]), NO_MEMORY
         slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
     else:
@@ -161,8 +176,7 @@ def _plan_graph(
     if target.device is None:
         guards = guards_of(laid_out, written)
     uses = [_use(step, kernels[step.kernel], graph, guard) for step, guard in zip(steps, guards, strict=True)]
-    shared, together = job.does_whole(SHARE_MEMORY), target.device is not None
-    storage = plan_storage(laid_out, uses, shared=shared, together=together)
+    storage, branches = _stored(laid_out, uses, [kernels[step.kernel] for step in steps], steps, job)
     plan_steps = []
     for number, step in enumerate(steps):
         kernel = kernels[step.kernel]
@@ -174,7 +188,7 @@ def _plan_graph(
     device = None
     if target.device is not None:
         has_samples = graph.batch is not None
-        device = device_plan(target.text, kernels, plan_steps, has_samples=has_samples)
+        device = device_plan(target.text, kernels, plan_steps, has_samples=has_samples, branches=branches)
     plan = HostPlan(
         inputs=plan_inputs(graph),
         outputs=plan_outputs(graph),
@@ -195,6 +209,69 @@ def _plan_graph(
     )
     job.dump.model(PLAN, plan_text(laid_out.fused, steps, storage.slots, plan))
     return plan, storage
+
+
+_MOST_GROWTH = 1.5
+"""Of the arena, for steps that are side by side: what one of them holds cannot be the other's."""
+
+
+def _stored(
+    laid_out: LaidOut, uses: Sequence[Use], kernels: Sequence[Kernel], steps: Sequence[Step], job: CompileJob
+) -> tuple[Storage, Branches]:
+    """Where tensors lie, and the steps that may be side by side: the best branches with memory enough.
+
+    kernels: of each step.
+    """
+    shared, on_device = job.does_whole(SHARE_MEMORY), job.target.device is not None
+    storage = plan_storage(laid_out, uses, shared=shared, together=on_device)
+    if not _may_fork(laid_out.fused.graph, kernels, job):
+        return storage, one_branch(len(steps))
+    works = [
+        Work.of(kernel.launches, step.group.flops, sum(v.type.bytes for v in step.values), job.target.facts)
+        for kernel, step in zip(kernels, steps, strict=True)
+    ]
+    needs = dependencies([_accesses(laid_out, use) for use in uses])
+    free = job.graph.branches is Branching.FREE
+    for planned in possible_branches(works, needs, job.target.facts, free=free):
+        branches = planned.branches
+        found = plan_storage(laid_out, uses, shared=shared, together=on_device, branches=branches)
+        if branches.count == 1 or found.plan.bytes <= _MOST_GROWTH * storage.plan.bytes:
+            _check_order(laid_out, uses, found, branches)
+            return found, branches
+    raise InternalError("no branches are left, not even a single one")
+
+
+def _may_fork(graph: Graph, kernels: Sequence[Kernel], job: CompileJob) -> bool:
+    """Whether steps may be side by side: where all sizes are known, and no memory of blocks is in common."""
+    free = graph.symbols or graph.batch is not None
+    common = any(launch.block_bytes for kernel in kernels for launch in kernel.launches)
+    several = (job.target.facts.limit("branches") or 1) > 1 and job.graph.branches is not Branching.NONE
+    return bool(several and kernels and not free and not common) and job.does_whole(PARALLEL_BRANCHES)
+
+
+def _accesses(laid_out: LaidOut, use: Use) -> list[Access]:
+    """What a step touches, each tensor that has memory of its own being one memory."""
+    found = []
+    for values, writes in ((use.reads, False), (use.writes, True)):
+        for value in values:
+            inside = laid_out.roots.get(value)
+            memory, begin = (value, 0) if inside is None else (inside.parent, inside.offset)
+            found.append(Access(memory, begin, begin + _bytes(laid_out, value), writes))
+    return found
+
+
+def _check_order(laid_out: LaidOut, uses: Sequence[Use], storage: Storage, branches: Branches) -> None:
+    """Raise InternalError where two steps that touch the same bytes could come in another order."""
+    accesses = []
+    for use, own in zip(uses, storage.workspace, strict=True):
+        slots = [(storage.slots[v], _bytes(laid_out, v), False) for v in use.reads]
+        slots += [(storage.slots[v], _bytes(laid_out, v), True) for v in use.writes]
+        slots += [(slot, size, True) for slot, size in zip(own, use.workspace, strict=True)]
+        accesses.append(
+            [Access((s.kind, s.index), s.offset, s.offset + size, writes) for s, size, writes in slots]
+        )
+    if not branches.keep(dependencies(accesses)):
+        raise InternalError("steps on several branches touch the same memory in any order")
 
 
 def _use(step: Step, kernel: Kernel, graph: Graph, guard: Guard | None) -> Use:

@@ -9,7 +9,7 @@ from compiler.graph.ir import Value
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.loops.text import print_func
-from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanGuard
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanGuard, PlanTurn
 from compiler.stages.dump import kernel_file
 from compiler.stages.kernels import Step
 
@@ -64,9 +64,17 @@ def _tensors(fused: FusedGraph, slots: Mapping[Value, PlanArg]) -> Iterator[str]
 
 
 def _calls(steps: Sequence[Step], plan: HostPlan) -> Iterator[str]:
+    turns = plan.device.turns if plan.device is not None else ()
     for number, (step, call) in enumerate(zip(steps, plan.steps, strict=True)):
         places = ", ".join(place_text(item) for item in call.args)
-        yield f"{number:4}  {kernel_file(step.kernel)}({places}){_guard_text(call.guard)}"
+        turn = _turn_text(turns[number]) if turns else ""
+        yield f"{number:4}  {kernel_file(step.kernel)}({places}){_guard_text(call.guard)}{turn}"
+
+
+def _turn_text(turn: PlanTurn) -> str:
+    """` on branch 1 behind 3, 5`."""
+    waits = f" behind {', '.join(map(str, turn.waits))}" if turn.waits else ""
+    return f" on branch {turn.branch}{waits}"
 
 
 def _guard_text(guard: PlanGuard | None) -> str:

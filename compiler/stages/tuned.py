@@ -37,19 +37,32 @@ class Layouts(IntEnum):
     DEAR_LANES = 4
 
 
+class Branching(IntEnum):
+    """Which launches of a recorded run are side by side.
+
+    None; by cost; by cost where edges between branches cost nothing and launches leave room for each other.
+    """
+
+    NONE = 0
+    BY_COST = 1
+    FREE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class GraphChoices:
     """What was decided about a graph.
 
     fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
     depthwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of them. layout:
-    where layouts come from. record: the id of the tuning record behind that. decisions, offered: by name,
-    what was taken and what else there was. workload: what the graph has to do.
+    where layouts come from. branches: which launches are side by side. record: the id of the tuning record
+    behind that. decisions, offered: by name, what was taken and what else there was. workload: what the graph
+    has to do.
     """
 
     fusion: int | None = None
     attention: bool = True
     depthwise: bool = True
+    branches: Branching = Branching.BY_COST
     layout: Layouts = Layouts.BY_COST
     record: str = ""
     decisions: Decisions = field(default_factory=dict)

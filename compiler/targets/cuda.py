@@ -11,7 +11,7 @@ from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import DeviceLanguage, Images, Module
-from compiler.targets.gpu import GpuArch, build_images, chosen_archs, gpu_arch, gpu_facts
+from compiler.targets.gpu import GpuArch, build_images, chosen_archs, gpu_arch, gpu_facts, with_branches
 from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
@@ -24,6 +24,7 @@ _ASYNC = frozenset({"cp.async"})
 _CLUSTER = "cluster"  # feature of an architecture, and scope of the memory that it gives
 _HOPPER = _ASYNC | {_CLUSTER}
 _CLUSTER_BLOCKS = 8
+_EDGE_NANOSECONDS = 1000  # between branches of a graph: assumed, not measured
 
 # 48 KiB is what arrays of a size known to the compiler may take of a block's shared memory, everywhere.
 _row = partial(gpu_arch, lanes=32, static_kib=48, registers=255, registers_unit=65536)
@@ -53,7 +54,7 @@ def _target(arch: str) -> Target:
     """`cuda-nvidia` for a list of architectures; raises UsageError for unknown ones."""
     archs = chosen_archs(arch, ARCHS, {})
     names = tuple(item.name for item in archs)
-    facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names))
+    facts = with_branches(gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names)), _EDGE_NANOSECONDS)
     asked = ("shared_bytes_asked", min(item.shared_most for item in archs))
     facts = replace(facts, limits=(*facts.limits, asked))
     if _CLUSTER in facts.features:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.compilers import DEFECT, SHOWN_LINES
@@ -20,6 +20,9 @@ GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
 
 SHUFFLES = frozenset({"subgroup_shuffle_xor"})
 """Intrinsics of all languages in which lanes of a sub-group exchange values."""
+
+_BRANCHES = 4
+"""Of a recorded run, at most: as many as the widest of the networks have (Inception's)."""
 
 _VECTOR_BITS = 128
 """The widest load or store of one thread."""
@@ -174,6 +177,12 @@ def gpu_facts(
         binds_threads=True,
         matrix_rates=matrix_rates,
     )
+
+
+def with_branches(facts: TargetFacts, edge_nanoseconds: int) -> TargetFacts:
+    """The facts of a target whose recorded runs may have launches side by side."""
+    limits = (("branches", _BRANCHES), ("edge_nanoseconds", edge_nanoseconds))
+    return replace(facts, limits=(*facts.limits, *limits))
 
 
 def build_images(

@@ -10,7 +10,7 @@ from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import HIP
 from compiler.targets.cpu import plan_flags
 from compiler.targets.device import DeviceLanguage, Images, Module
-from compiler.targets.gpu import GpuArch, Tool, build_images, chosen_archs, gpu_arch, gpu_facts
+from compiler.targets.gpu import GpuArch, Tool, build_images, chosen_archs, gpu_arch, gpu_facts, with_branches
 from compiler.targets.hip_tools import find_hipcc
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.matrix_rates import common_rates
@@ -22,6 +22,9 @@ DEFAULT_ARCH = "gfx906"
 
 _CDNA_REGISTERS = 65536
 """Vector registers of a compute unit, lanes counted: 4 SIMDs of 256 for a wave of 64."""
+
+_EDGE_NANOSECONDS = 4000
+"""Between branches of a graph, which are queues that wait for each other's signals: assumed, not measured."""
 
 _row = partial(gpu_arch, static_kib=64, shared_kib=64, registers=256)
 _cdna = partial(_row, lanes=64, registers_unit=_CDNA_REGISTERS)
@@ -58,7 +61,7 @@ def _target(arch: str, *, name: str) -> Target:
     aliases = _ALIASES if name == "rocm-hygon" else {}
     archs = chosen_archs(arch, ARCHS, aliases)
     names = tuple(item.name for item in archs)
-    facts = gpu_facts(name, "hip", archs, common_rates(names))
+    facts = with_branches(gpu_facts(name, "hip", archs, common_rates(names)), _EDGE_NANOSECONDS)
     aliased = set(arch.split(",")) & set(aliases)
     language = _ALIASED if aliased else _LANGUAGES[name]
     return Target(f"{name}:{','.join(names)}", facts, HIP, (), plan_flags, language, names)

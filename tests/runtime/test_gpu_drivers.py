@@ -45,6 +45,7 @@ CUDA = Language(
         "replay": "cuGraphLaunch",
         "launch": "cuLaunchKernel",
         "forget": "cuGraphExecDestroy",
+        "follow": "cuStreamWaitEvent",
     },
 )
 HIP = Language(
@@ -64,6 +65,7 @@ HIP = Language(
         "replay": "hipGraphLaunch",
         "launch": "hipModuleLaunchKernel",
         "forget": "hipGraphExecDestroy",
+        "follow": "hipStreamWaitEvent",
     },
 )
 BOTH = pytest.mark.parametrize("language", [CUDA, HIP], ids=["cuda", "hip"])
@@ -270,11 +272,12 @@ def runs(built: Path, tmp_path: Path) -> Callable[..., tuple[str, list[str]]]:
         fail: str = "",
         driver: str = "",
         version: int = 12020,
+        **variables: str,
     ) -> tuple[str, list[str]]:
         log = tmp_path / "calls"
         log.unlink(missing_ok=True)
         more = environment(built / (driver or language.name), language.gpus, log, fail)
-        env = child_environment(**more, FAKE_VERSION=str(version))
+        env = child_environment(**more, FAKE_VERSION=str(version), **variables)
         argv = [str(built / f"context-{language.name}"), str(count), stream, place, language.image]
         done = run(argv, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -316,6 +319,50 @@ def test_launches_of_a_recording_overlap(
     assert printed == "4 8 12 done"
     assert calls.count("cuLaunchKernelEx") == calls.count("attribute 6 1") == overlapped
     assert counts(language, calls, "launch", "capture", "replay") == [4, 1, 2]
+
+
+def edges(calls: list[str]) -> list[str]:
+    """Of each recording what each launch comes behind."""
+    return [call.partition(" ")[2] for call in calls if call.startswith("edges")]
+
+
+@BOTH
+@pytest.mark.parametrize("stream", ["own", "given"])
+def test_branches_are_recorded_side_by_side(language: Language, runs: Probe, stream: str) -> None:
+    printed, calls = runs(language, 4, stream, "forked")
+    assert printed == "8 16 24 32 done"
+    assert edges(calls) == ["- 0 0 1+2"]
+    assert counts(language, calls, "launch", "capture", "replay") == [4 + 4, 1, 3]
+
+
+@BOTH
+def test_a_missing_edge_is_seen(language: Language, runs: Probe) -> None:
+    """The last launch reads what the second one has not written yet; branches are joined all the same."""
+    printed, calls = runs(language, 3, place="loose")
+    assert edges(calls) == ["- 0 0 2"]
+    assert printed == "8 8 16 done"
+
+
+def test_launches_with_one_edge_overlap_on_branches(runs: Probe) -> None:
+    """Only the third of four: none comes before the first, the second begins a branch, the last joins."""
+    language = replace(CUDA, gpus="NVIDIA H100=9.0", image="cubin:sm_90")
+    printed, calls = runs(language, 3, place="forked", version=12030)
+    assert printed == "8 16 24 done"
+    assert edges(calls) == ["- 0 0 1+2"]
+    assert calls.count("attribute 6 1") == 1
+
+
+@BOTH
+@pytest.mark.parametrize("cause", ["fails", "is not recorded", "cannot be asked"])
+def test_one_branch_is_recorded_where_several_fail(language: Language, runs: Probe, cause: str) -> None:
+    """A runtime that records one stream alone would do launches of others at once: it is asked before."""
+    asked = language.calls["capture"].replace("BeginCapture", "IsCapturing").removesuffix("_v2")
+    fail = {"fails": f"{language.calls['follow']}=900", "cannot be asked": f"{asked}=900"}.get(cause, "")
+    more = {"FAKE_NO_BRANCHES": "1"} if cause == "is not recorded" else {}
+    printed, calls = runs(language, 3, place="forked", fail=fail, **more)
+    assert printed == "8 16 24 done"
+    assert edges(calls)[-1] == "- 0 1 2"
+    assert counts(language, calls, "launch", "capture", "replay") == [4 + 4, 2, 2]
 
 
 @BOTH

@@ -182,6 +182,10 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     tuned = sum(bool(one.record) for one in report.kernels)
     said = f", {tuned} of them tuned" if tuned else ""
     console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {count}{said}")
+    if report.recording is not None:
+        made = report.recording
+        chain = f"of {made.launches} launches {made.chain} follow each other"
+        console.data(f"recording     {made.branches} branches; {chain}")
     if report.images:
         console.data(f"toolchain     {report.toolchain}\n")
         images = [(one.kind, one.arch or "any", console.size(one.bytes)) for one in report.images]

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 11
+#define TK_PLAN_VERSION 12
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -145,6 +145,13 @@ typedef struct tk_grid_end {
   tk_plan_dim end;
 } tk_grid_end;
 
+/* Where a step's launches come in a recorded run that has some side by side: behind those of the steps before it on its
+ * branch, and behind all launches of the steps that it waits for, which come before it in the plan, too. */
+typedef struct tk_turn {
+  int32_t branch;
+  int32_t first_wait, n_waits; /* into tk_device_plan.waits */
+} tk_turn;
+
 /* What a device runs instead of the steps' functions (which are null then), from the images in tk_blobs. */
 typedef struct tk_device_plan {
   const char *target; /* as the user names it, for messages */
@@ -156,6 +163,10 @@ typedef struct tk_device_plan {
   int32_t n_ends;
   int32_t sample_alignment;     /* not 0: a run has as many times the blocks along z as symbol 0 says, and in each tensor
                                  * whose first dimension that is, samples begin at multiples of so many bytes */
+  const tk_turn *turns;         /* of each step; null where all launches follow each other */
+  const int32_t *waits;         /* numbers of steps */
+  int32_t n_waits;
+  int32_t n_branches;           /* 1 where there are no turns */
 } tk_device_plan;
 
 /* A plan for some of the model's sizes, with kernels and memory of its own: for runs in which each symbol of the general

@@ -45,7 +45,8 @@ tk_status no_memory(int64_t bytes) {
 
 DeviceContext::DeviceContext(const tk_model &model, bool callers_stream)
     : model_(model), callers_stream_(callers_stream),
-      enough_(kBlocksPerProcessor * static_cast<uint32_t>(usable_processors())) {}
+      enough_(kBlocksPerProcessor * static_cast<uint32_t>(usable_processors())),
+      has_branches_(model.plan->device->n_branches > 1) {}
 
 tk_status DeviceContext::open(const tk_model &model, const Stream &stream, const DeviceContext *general,
                               std::unique_ptr<DeviceContext> *context) {
@@ -250,10 +251,36 @@ tk_status DeviceContext::launch_steps(int32_t first, int32_t end) {
   return TK_OK;
 }
 
-bool DeviceContext::record(int32_t number, int32_t first, int32_t end, int32_t times) {
-  if (queue_->begin_recording() != TK_OK) return false;
+tk_status DeviceContext::launch_branches() {
+  const tk_device_plan &plan = *model_.plan->device;
+  const int32_t *const all_waits = plan.waits + plan.n_waits;
+  for (int32_t step = 0; step < model_.plan->n_steps; ++step) {
+    const tk_turn &turn = plan.turns[step];
+    queue_->follow(turn.branch);
+    for (int32_t i = 0; i < turn.n_waits; ++i)
+      if (const tk_status status = queue_->await(plan.waits[turn.first_wait + i])) return status;
+    if (const tk_status status = launch_steps(step, step + 1)) return status;
+    if (std::find(plan.waits, all_waits, step) == all_waits) continue;
+    if (const tk_status status = queue_->leave(step)) return status;
+  }
+  return TK_OK;
+}
+
+bool DeviceContext::record_run(int32_t number) {
+  if (has_branches_ && queue_->begin_recording(model_.plan->device->n_branches) == TK_OK) {
+    const tk_status launched = launch_branches();
+    if (queue_->end_recording(number) == TK_OK && launched == TK_OK) return true;
+  }
+  has_branches_ = false;
+  if (queue_->begin_recording(1) != TK_OK) return false;
+  const tk_status launched = launch_all();
+  return queue_->end_recording(number) == TK_OK && launched == TK_OK;
+}
+
+bool DeviceContext::record_step(int32_t number, int32_t step, int32_t times) {
+  if (queue_->begin_recording(1) != TK_OK) return false;
   tk_status launched = TK_OK;
-  for (int32_t i = 0; i < times && launched == TK_OK; ++i) launched = launch_steps(first, end);
+  for (int32_t i = 0; i < times && launched == TK_OK; ++i) launched = launch_steps(step, step + 1);
   return queue_->end_recording(number) == TK_OK && launched == TK_OK;
 }
 
@@ -284,7 +311,7 @@ tk_status DeviceContext::launch_or_replay() {
     return launch_all();
   }
   const int32_t number = static_cast<int32_t>(found);
-  if (!recording.is_recorded) records_ = recording.is_recorded = record(number, 0, model_.plan->n_steps, 1);
+  if (!recording.is_recorded) records_ = recording.is_recorded = record_run(number);
   return recording.is_recorded ? queue_->replay(number) : launch_all();
 }
 
@@ -357,7 +384,7 @@ tk_status DeviceContext::time_steps(tk_step_time *times) {
     if (!has_launches(step)) continue;
     // A step that works in place makes something else of its result each time: it is made anew for this one.
     if (const tk_status status = launch_steps(0, step + 1)) return status;
-    records_ = record(kStepRecording, step, step + 1, kRepeats);
+    records_ = record_step(kStepRecording, step, kRepeats);
     if (!records_) return time_launches(times);
     if (const tk_status status = time_recorded(&times[step].nanoseconds)) return status;
   }

@@ -86,8 +86,12 @@ class DeviceContext {
   tk_status launch_all() { return launch_steps(0, model_.plan->n_steps); }
   // The same, as one recorded piece from the second run on that has these pointers.
   tk_status launch_or_replay();
-  // The launches of some steps, so many times; false where that fails.
-  bool record(int32_t number, int32_t first, int32_t end, int32_t times);
+  // All of them on their branches, while a recording is open.
+  tk_status launch_branches();
+  // All launches of a run; false where that fails.
+  bool record_run(int32_t number);
+  // The launches of a step, so many times; false where that fails.
+  bool record_step(int32_t number, int32_t step, int32_t times);
   bool has_launches(int32_t step) const;
   // All launches, and what each step takes.
   tk_status time_steps(tk_step_time *times);
@@ -117,6 +121,7 @@ class DeviceContext {
   std::vector<Recording> recordings_;
   uint64_t runs_ = 0;
   bool records_ = true;                            // until it fails
+  bool has_branches_;                              // the same, of branches
 };
 
 }  // namespace tk

@@ -58,9 +58,12 @@ class GpuApi {
   virtual void close_event(void *event) = 0;
   virtual int mark(void *event, void *stream) = 0;
   virtual int elapsed(void *from, void *to, float *milliseconds) = 0;
+  // What comes on a stream waits for an event; one of a recorded stream puts this stream into its recording.
+  virtual int follow(void *stream, void *event) = 0;
 
   // Graphs: what is put on a stream between begin and end is recorded, to be done again as one.
   virtual bool has_graphs() const = 0;
+  virtual bool is_recorded(void *stream) const = 0;
   virtual int begin_capture(void *stream) = 0;
   virtual int end_capture(void *stream, void **graph) = 0;
   virtual int replay(void *graph, void *stream) = 0;

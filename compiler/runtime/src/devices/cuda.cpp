@@ -24,6 +24,7 @@ constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE
 constexpr int kDynamicSharedBytes = 8;            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;              // CU_STREAM_NON_BLOCKING
 constexpr int kCaptureThreadLocal = 1;            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+constexpr int kCaptureActive = 1;                 // CU_STREAM_CAPTURE_STATUS_ACTIVE
 constexpr int kSerialization = 6;                 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 constexpr int kRecordsOverlap = 12030;            // the first CUDA whose graphs keep such launches as they are
 constexpr int32_t kDLCUDA = 2;
@@ -66,6 +67,7 @@ struct Config {  // CUlaunchConfig
   use(destroy_event, "cuEventDestroy_v2", (Handle))                                                               \
   use(record, "cuEventRecord", (Handle, Handle))                                                                  \
   use(elapsed_time, "cuEventElapsedTime", (float *, Handle, Handle))                                              \
+  use(wait_event, "cuStreamWaitEvent", (Handle, Handle, unsigned))                                                \
   use(launch_kernel, "cuLaunchKernel",                                                                            \
       (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void **, void **))   \
   use(error_name, "cuGetErrorName", (Status, const char **))                                                      \
@@ -75,6 +77,7 @@ struct Config {  // CUlaunchConfig
 #define TK_CUDA_GRAPH_FUNCTIONS(use)                                    \
   use(capture, "cuStreamBeginCapture_v2", (Handle, int))                \
   use(captured, "cuStreamEndCapture", (Handle, Handle *))               \
+  use(is_capturing, "cuStreamIsCapturing", (Handle, int *))             \
   use(instantiate, "cuGraphInstantiateWithFlags", (Handle *, Handle, unsigned long long)) \
   use(launch_graph, "cuGraphLaunch", (Handle, Handle))                  \
   use(destroy_graph, "cuGraphDestroy", (Handle))                        \
@@ -231,8 +234,13 @@ class CudaApi final : public GpuApi {
   int elapsed(void *from, void *to, float *milliseconds) override {
     return driver.elapsed_time(milliseconds, handle(from), handle(to));
   }
+  int follow(void *stream, void *event) override { return driver.wait_event(handle(stream), handle(event), 0); }
 
   bool has_graphs() const override { return driver.instantiate != nullptr && driver.capture != nullptr; }
+  bool is_recorded(void *stream) const override {
+    int state = 0;
+    return driver.is_capturing != nullptr && driver.is_capturing(handle(stream), &state) == 0 && state == kCaptureActive;
+  }
   int begin_capture(void *stream) override { return driver.capture(handle(stream), kCaptureThreadLocal); }
   int end_capture(void *stream, void **graph) override {
     Handle recorded = nullptr;

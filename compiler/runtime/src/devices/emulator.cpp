@@ -5,7 +5,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +27,69 @@ constexpr int kPoison = 0xff;  // NaN in floats, -1 in integers: nobody may coun
 
 using Clock = std::chrono::steady_clock;
 
+// Launches with what each comes behind: those of a branch that are its latest, and those of what it awaited since.
+class Recording {
+ public:
+  using Latest = std::set<size_t>;
+
+  explicit Recording(int32_t branches = 1) : latest_(static_cast<size_t>(branches)) {}
+
+  void follow(int32_t branch) { branch_ = static_cast<size_t>(branch); }
+  void leave(int32_t point) {
+    const size_t index = static_cast<size_t>(point);
+    if (points_.size() <= index) points_.resize(index + 1);
+    points_[index] = latest_[branch_];
+  }
+  void await(int32_t point) {
+    const Latest &left = points_[static_cast<size_t>(point)];
+    latest_[branch_].insert(left.begin(), left.end());
+  }
+  void add(const Launch &launch, void *const *args, int32_t n_args) {
+    launches_.push_back({launch, std::vector<void *>(args, args + n_args), latest_[branch_]});
+    latest_[branch_] = {launches_.size() - 1};
+  }
+
+  // All launches, in one of the orders that are possible, by chance.
+  template <typename Launched>
+  tk_status replay(std::mt19937_64 *random, const Launched &launched) const {
+    std::vector<bool> done(launches_.size(), false);
+    for (size_t count = 0; count < launches_.size(); ++count) {
+      std::vector<size_t> possible;
+      for (size_t i = 0; i < launches_.size(); ++i)
+        if (!done[i] && is_done(launches_[i].behind, done)) possible.push_back(i);
+      const size_t next = possible[(*random)() % possible.size()];
+      done[next] = true;
+      const Recorded &one = launches_[next];
+      if (const tk_status status = launched(one.launch, one.args.data(), static_cast<int32_t>(one.args.size())))
+        return status;
+    }
+    return TK_OK;
+  }
+
+ private:
+  struct Recorded {
+    Launch launch;
+    std::vector<void *> args;
+    Latest behind;
+  };
+  static bool is_done(const Latest &all, const std::vector<bool> &done) {
+    for (const size_t one : all)
+      if (!done[one]) return false;
+    return true;
+  }
+
+  std::vector<Recorded> launches_;
+  std::vector<Latest> latest_, points_;
+  size_t branch_ = 0;
+};
+
 class EmulatorQueue final : public Queue {
  public:
-  EmulatorQueue(const Program &program, const Emulation &emulation) : program_(program), emulation_(emulation) {}
+  EmulatorQueue(const Program &program, const Emulation &emulation) : program_(program), emulation_(emulation) {
+    const char *const seed = std::getenv("TK_EMULATOR_ORDER");
+    any_order_ = seed != nullptr && *seed != '\0';
+    if (any_order_) random_.seed(std::strtoull(seed, nullptr, 10));
+  }
 
   tk_status upload(void *to, const void *from, int64_t bytes) override { return copy(to, from, bytes); }
   tk_status download(void *to, const void *from, int64_t bytes) override { return copy(to, from, bytes); }
@@ -36,14 +99,36 @@ class EmulatorQueue final : public Queue {
   }
 
   tk_status launch(const Launch &launch, void *const *args, int32_t n_args) override {
-    EmulatedLaunch emulated = {program_.functions[launch.function], {}, {}, args, n_args};
-    for (int i = 0; i < 3; ++i) {
-      emulated.grid[i] = launch.grid[i];
-      emulated.block[i] = launch.block[i];
-    }
-    std::string message(kMessageBytes, '\0');
-    if (emulation_.launch(emulated, &message[0], kMessageBytes)) return TK_OK;
-    return fail(TK_ERR_DEVICE, "%s", message.c_str());
+    if (recording_ == nullptr) return run(launch, args, n_args);
+    recording_->add(launch, args, n_args);
+    return TK_OK;
+  }
+
+  // Recorded to try other orders, which takes longer than to do without.
+  bool records() const override { return any_order_; }
+  tk_status begin_recording(int32_t branches) override {
+    recording_.reset(new Recording(branches));
+    return TK_OK;
+  }
+  void follow(int32_t branch) override { recording_->follow(branch); }
+  tk_status leave(int32_t point) override {
+    recording_->leave(point);
+    return TK_OK;
+  }
+  tk_status await(int32_t point) override {
+    recording_->await(point);
+    return TK_OK;
+  }
+  tk_status end_recording(int32_t number) override {
+    const size_t index = static_cast<size_t>(number);
+    if (recordings_.size() <= index) recordings_.resize(index + 1);
+    recordings_[index] = std::move(*recording_);
+    recording_.reset();
+    return TK_OK;
+  }
+  tk_status replay(int32_t number) override {
+    return recordings_[static_cast<size_t>(number)].replay(
+        &random_, [this](const Launch &one, void *const *args, int32_t n_args) { return run(one, args, n_args); });
   }
 
   tk_status mark(int32_t number) override {
@@ -60,9 +145,24 @@ class EmulatorQueue final : public Queue {
   tk_status finish() override { return TK_OK; }
 
  private:
+  tk_status run(const Launch &launch, void *const *args, int32_t n_args) {
+    EmulatedLaunch emulated = {program_.functions[launch.function], {}, {}, args, n_args};
+    for (int i = 0; i < 3; ++i) {
+      emulated.grid[i] = launch.grid[i];
+      emulated.block[i] = launch.block[i];
+    }
+    std::string message(kMessageBytes, '\0');
+    if (emulation_.launch(emulated, &message[0], kMessageBytes)) return TK_OK;
+    return fail(TK_ERR_DEVICE, "%s", message.c_str());
+  }
+
   const Program &program_;
   const Emulation &emulation_;
   std::vector<Clock::time_point> marks_;
+  bool any_order_ = false;
+  std::mt19937_64 random_;
+  std::unique_ptr<Recording> recording_;  // while it is open
+  std::vector<Recording> recordings_;
 };
 
 class Emulator final : public Device {

@@ -15,6 +15,8 @@
 namespace tk {
 namespace {
 
+constexpr char kNotRecorded[] = "launches cannot be recorded";
+
 constexpr unsigned kUsualShared = 48 << 10;  // dynamic shared memory that needs no permission
 
 tk_status refused(const GpuApi &api, const char *what, int status, const std::string &advice = "") {
@@ -55,7 +57,10 @@ class GpuQueue final : public Queue {
     if (entered.status() != 0) return;
     for (void *graph : graphs_)
       if (graph != nullptr) api_->close_graph(graph);
-    for (void *event : events_) api_->close_event(event);
+    for (const std::vector<void *> *events : {&events_, &points_, &ends_})
+      for (void *event : *events)
+        if (event != nullptr) api_->close_event(event);
+    for (void *branch : branches_) api_->close_stream(branch);
     if (recorder_ != nullptr) api_->close_stream(recorder_);
     if (!callers_) api_->close_stream(stream_);
   }
@@ -78,21 +83,17 @@ class GpuQueue final : public Queue {
     if (launch.dynamic_bytes > kUsualShared)
       TK_CALL("a launch asks for more shared memory than the device gives",
               api_->allow_shared(function, static_cast<int>(launch.dynamic_bytes)));
-    const bool overlapped = overlaps_ && recording_ && recorded_++ > 0;
+    // A launch that overlaps waits for the one before it on its branch alone, so no other edge may lead to it.
+    const bool overlapped = overlaps_ && recording_ && follows_one_[branch_];
     TK_CALL("a launch failed",
-            api_->launch(function, launch, overlapped, recording_ ? recorder() : stream_, params_.data()));
+            api_->launch(function, launch, overlapped, recording_ ? stream_of(branch_) : stream_, params_.data()));
+    if (recording_) follows_one_[branch_] = true;
     return TK_OK;
   }
 
   tk_status mark(int32_t number) override {
     TK_ENTER("taking the time failed");
-    while (events_.size() <= static_cast<size_t>(number)) {
-      void *event = nullptr;
-      TK_CALL("taking the time failed", api_->open_event(&event));
-      events_.push_back(event);
-    }
-    TK_CALL("taking the time failed", api_->mark(events_[static_cast<size_t>(number)], stream_));
-    return TK_OK;
+    return mark_on(&events_, number, stream_, "taking the time failed");
   }
 
   tk_status elapsed(int32_t from, int32_t to, int64_t *nanoseconds) override {
@@ -111,23 +112,41 @@ class GpuQueue final : public Queue {
   }
 
   bool records() const override { return api_->has_graphs(); }
-  tk_status begin_recording() override {
-    TK_ENTER("launches cannot be recorded");
+  tk_status begin_recording(int32_t branches) override {
+    TK_ENTER(kNotRecorded);
     if (callers_ && recorder_ == nullptr) TK_CALL("a stream cannot be made", api_->open_stream(&recorder_));
-    TK_CALL("launches cannot be recorded", api_->begin_capture(recorder()));
+    while (static_cast<int32_t>(branches_.size()) + 1 < branches) {
+      void *stream = nullptr;
+      TK_CALL("a stream cannot be made", api_->open_stream(&stream));
+      branches_.push_back(stream);
+    }
+    TK_CALL(kNotRecorded, api_->begin_capture(recorder()));
     recording_ = true;
-    recorded_ = 0;
-    return TK_OK;
+    branch_ = 0;
+    follows_one_.assign(static_cast<size_t>(branches), false);
+    const tk_status forked = fork_branches();
+    if (forked != TK_OK) abandon_recording();
+    return forked;
+  }
+  void follow(int32_t branch) override { branch_ = static_cast<size_t>(branch); }
+  tk_status leave(int32_t point) override {
+    TK_ENTER(kNotRecorded);
+    return mark_on(&points_, point, stream_of(branch_), kNotRecorded);
+  }
+  tk_status await(int32_t point) override {
+    TK_ENTER(kNotRecorded);
+    return go_behind(branch_, points_[static_cast<size_t>(point)]);
   }
   tk_status end_recording(int32_t number) override {
+    const tk_status joined = join_branches();
     recording_ = false;
-    TK_ENTER("launches cannot be recorded");
+    TK_ENTER(kNotRecorded);
     if (graphs_.size() <= static_cast<size_t>(number)) graphs_.resize(static_cast<size_t>(number) + 1, nullptr);
     void *&graph = graphs_[static_cast<size_t>(number)];
     if (graph != nullptr) api_->close_graph(graph);
     graph = nullptr;
-    TK_CALL("launches cannot be recorded", api_->end_capture(recorder(), &graph));
-    return TK_OK;
+    TK_CALL(kNotRecorded, api_->end_capture(recorder(), &graph));
+    return joined;
   }
   tk_status replay(int32_t number) override {
     TK_ENTER("a launch failed");
@@ -143,6 +162,53 @@ class GpuQueue final : public Queue {
     return TK_OK;
   }
 
+  tk_status mark_on(std::vector<void *> *events, int32_t number, void *stream, const char *what) {
+    if (events->size() <= static_cast<size_t>(number)) events->resize(static_cast<size_t>(number) + 1, nullptr);
+    void *&event = (*events)[static_cast<size_t>(number)];
+    if (event == nullptr) TK_CALL(what, api_->open_event(&event));
+    TK_CALL(what, api_->mark(event, stream));
+    return TK_OK;
+  }
+
+  // A branch's stream is part of the recording from its first wait on; where a driver sees that otherwise, its
+  // launches would be done at once.
+  tk_status go_behind(size_t branch, void *event) {
+    void *const stream = stream_of(branch);
+    TK_CALL(kNotRecorded, api_->follow(stream, event));
+    follows_one_[branch] = false;
+    if (!api_->is_recorded(stream)) return fail(TK_ERR_DEVICE, "the %s driver does not record branches", api_->maker());
+    return TK_OK;
+  }
+
+  // All branches begin with the first one.
+  tk_status fork_branches() {
+    for (size_t branch = 1; branch < follows_one_.size(); ++branch) {
+      if (branch == 1)
+        if (const tk_status status = mark_on(&ends_, 0, recorder(), kNotRecorded)) return status;
+      if (const tk_status status = go_behind(branch, ends_[0])) return status;
+    }
+    return TK_OK;
+  }
+
+  // The first branch ends behind all others.
+  tk_status join_branches() {
+    TK_ENTER(kNotRecorded);
+    for (size_t branch = 1; branch < follows_one_.size(); ++branch) {
+      const int32_t number = static_cast<int32_t>(branch);
+      if (const tk_status status = mark_on(&ends_, number, stream_of(branch), kNotRecorded)) return status;
+      if (const tk_status status = go_behind(0, ends_[branch])) return status;
+    }
+    return TK_OK;
+  }
+
+  void abandon_recording() {
+    recording_ = false;
+    void *graph = nullptr;
+    if (api_->end_capture(recorder(), &graph) == 0) api_->close_graph(graph);
+  }
+
+  void *stream_of(size_t branch) const { return branch == 0 ? recorder() : branches_[branch - 1]; }
+
   // Where launches are recorded: a caller's stream may be the default one, of which no driver records anything.
   void *recorder() const { return callers_ ? recorder_ : stream_; }
 
@@ -154,9 +220,12 @@ class GpuQueue final : public Queue {
   const bool callers_;
   void *recorder_ = nullptr;
   bool recording_ = false;
-  int32_t recorded_ = 0;  // launches of the open recording
+  std::vector<void *> branches_;      // the streams of all branches but the first
+  size_t branch_ = 0;                 // that launches of the open recording go to
+  std::vector<bool> follows_one_;     // of each branch: its next launch comes behind one launch, and nothing else
   std::vector<void *> graphs_;
-  std::vector<void *> events_;
+  std::vector<void *> events_, points_;
+  std::vector<void *> ends_;  // where branches begin, and where each of the others ends
   std::vector<void *> params_;  // of one launch: where its arguments lie
 };
 

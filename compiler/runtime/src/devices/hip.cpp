@@ -19,6 +19,7 @@ typedef struct Opaque *Handle;  // hipModule_t, hipFunction_t, hipStream_t, hipE
 constexpr Status kOutOfMemory = 2, kNoDevice = 100;
 constexpr unsigned kNonBlocking = 1;    // hipStreamNonBlocking
 constexpr int kCaptureThreadLocal = 1;  // hipStreamCaptureModeThreadLocal
+constexpr int kCaptureActive = 1;       // hipStreamCaptureStatusActive
 constexpr int32_t kDLROCM = 10;
 
 #define TK_HIP_FUNCTIONS(use)                                                                                         \
@@ -38,6 +39,7 @@ constexpr int32_t kDLROCM = 10;
   use(destroy_event, "hipEventDestroy", Status, (Handle))                                                             \
   use(record, "hipEventRecord", Status, (Handle, Handle))                                                             \
   use(elapsed_time, "hipEventElapsedTime", Status, (float *, Handle, Handle))                                         \
+  use(wait_event, "hipStreamWaitEvent", Status, (Handle, Handle, unsigned))                                           \
   use(launch_kernel, "hipModuleLaunchKernel", Status,                                                                 \
       (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void **, void **))       \
   use(error_name, "hipGetErrorName", const char *, (Status))                                                          \
@@ -49,6 +51,7 @@ constexpr int32_t kDLROCM = 10;
   use(properties_6, "hipGetDevicePropertiesR0600", Status, (void *, int))                                     \
   use(capture, "hipStreamBeginCapture", Status, (Handle, int))                                                \
   use(captured, "hipStreamEndCapture", Status, (Handle, Handle *))                                            \
+  use(is_capturing, "hipStreamIsCapturing", Status, (Handle, int *))                                          \
   use(instantiate, "hipGraphInstantiate", Status, (Handle *, Handle, Handle *, char *, size_t))               \
   use(launch_graph, "hipGraphLaunch", Status, (Handle, Handle))                                               \
   use(destroy_graph, "hipGraphDestroy", Status, (Handle))                                                     \
@@ -120,8 +123,13 @@ class HipApi final : public GpuApi {
   int elapsed(void *from, void *to, float *milliseconds) override {
     return driver.elapsed_time(milliseconds, handle(from), handle(to));
   }
+  int follow(void *stream, void *event) override { return driver.wait_event(handle(stream), handle(event), 0); }
 
   bool has_graphs() const override { return driver.instantiate != nullptr && driver.capture != nullptr; }
+  bool is_recorded(void *stream) const override {
+    int state = 0;
+    return driver.is_capturing != nullptr && driver.is_capturing(handle(stream), &state) == 0 && state == kCaptureActive;
+  }
   int begin_capture(void *stream) override { return driver.capture(handle(stream), kCaptureThreadLocal); }
   int end_capture(void *stream, void **graph) override {
     Handle recorded = nullptr;
