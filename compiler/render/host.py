@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 11
+PLAN_VERSION = 12
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -26,6 +26,7 @@ class ArgKind(IntEnum):
     OUTPUT = 1
     CONST = 2
     ARENA = 3
+    COUNTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +147,15 @@ class DevicePlan:
     """What a device executes instead of calls: launches in order. functions: names in the module.
 
     sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
-    has as many times the blocks along z as there are samples. 0: no batch is free.
+    has as many times the blocks along z as there are samples. 0: no batch is free. counter_bytes: of counters
+    that are zero between runs, for each sample.
     """
 
     target: str
     functions: tuple[str, ...]
     launches: tuple[PlanLaunch, ...]
     sample_alignment: int = 0
+    counter_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +328,8 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
     named = (("launches", plan.launches), ("launch_args", range(first)), ("grid_ends", ends))
     tables = [prefix + name if items else "nullptr" for name, items in named]
     counts = (len(plan.functions), len(plan.launches))
-    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, len(ends), plan.sample_alignment)
+    sizes = (plan.sample_alignment, plan.counter_bytes)
+    fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, len(ends), *sizes)
     return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
 
 

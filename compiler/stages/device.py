@@ -35,11 +35,16 @@ def most_samples(kernels: Sequence[Kernel], facts: TargetFacts) -> int:
 
 
 def device_plan(
-    target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep], *, has_samples: bool = False
+    target: str,
+    kernels: Sequence[Kernel],
+    steps: Sequence[PlanStep],
+    counter_bytes: int,
+    *,
+    has_samples: bool = False,
 ) -> DevicePlan:
     """The launches of one run: those of each step's kernel, on the step's arguments.
 
-    has_samples: whether each is for one sample of a free batch.
+    counter_bytes: of what is zero between runs. has_samples: whether each is for one sample of a free batch.
     """
     numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
     firsts = accumulate((len(step.all_args) for step in steps), initial=0)
@@ -60,4 +65,4 @@ def device_plan(
         for launch in kernels[step.kernel].launches
     ]
     alignment = SAMPLE_ALIGNMENT if has_samples else 0
-    return DevicePlan(target, tuple(numbers), tuple(launches), alignment)
+    return DevicePlan(target, tuple(numbers), tuple(launches), alignment, counter_bytes)

@@ -1,0 +1,93 @@
+"""Blocks that make parts of one thing: the last of them to end does what follows.
+
+    for x bound blockIdx.x                        for x bound blockIdx.x
+      for part bound blockPart                      for part bound blockPart
+        parts[part, x] = ...                 ->       parts[part, x] = ...
+      y[x] = sum of parts[..., x]                     last_block came[x] of 4
+                                                        y[x] = sum of parts[..., x]
+
+Each combination of the loops around has a counter of its own; they are workspace that is zero between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.core.diagnostics import BadInputError
+from compiler.core.types import dtype
+from compiler.loops.ir import (
+    COUNTERS,
+    GLOBAL,
+    PART,
+    WORKSPACE,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    LastBlock,
+    Seq,
+    Stmt,
+    binary,
+    const,
+    seq,
+    statements,
+)
+from compiler.loops.names import fresh
+from compiler.loops.queries import int_of
+
+_COUNT = dtype("u32")
+
+
+def part_blocks(stmt: Stmt, grid: Sequence[For], names: set[str]) -> tuple[Stmt, For | None, Buffer | None]:
+    """What each block of a launch does; the loop over parts, now around it; and the counters.
+
+    grid: the other loops over blocks. Without such a loop, the statement as it was.
+    """
+    first, *rest = stmt.stmts if isinstance(stmt, Seq) and stmt.stmts else (stmt,)
+    loop = first if isinstance(first, For) and first.tag == PART else None
+    inside = [item for item in statements(stmt) if isinstance(item, For) and item.tag == PART]
+    if inside != ([] if loop is None else [loop]):
+        raise _misplaced(inside[0])
+    if loop is None:
+        return stmt, None, None
+    blocks = int_of(loop.extent)
+    if blocks is None:
+        raise _misplaced(loop)
+    if blocks == 1 or not rest:
+        return seq(loop.body, *rest), loop, None
+    tile, tiles = _number(grid)
+    counter = Buffer(fresh("came", names), _COUNT, (const(tiles),), GLOBAL)
+    return seq(loop.body, LastBlock(counter, (tile,), blocks, seq(*rest))), loop, counter
+
+
+def with_counters(func: Func, counters: Sequence[Buffer]) -> Func:
+    """The function with more workspace, which is zero between calls."""
+    if not counters:
+        return func
+    attrs = dict(func.attrs)
+    for name in (WORKSPACE, COUNTERS):
+        attrs[name] = int(attrs.get(name, 0)) + len(counters)
+    params = (*func.inputs, *counters, *func.results)
+    return func.replace(params=params, attrs=tuple(attrs.items()))
+
+
+def _number(grid: Sequence[For]) -> tuple[Expr, int]:
+    """The number of a combination of iterations, and how many there are."""
+    number: Expr = const(0)
+    count = 1
+    for loop in grid:
+        extent = int_of(loop.extent)
+        if extent is None:
+            raise _misplaced(loop)
+        number = loop.var if count == 1 else binary("add", binary("mul", number, extent), loop.var)
+        count *= extent
+    return number, count
+
+
+def _misplaced(loop: For) -> BadInputError:
+    return BadInputError(
+        f"loop {loop.var.name} cannot be bound to {loop.tag}",
+        where=f"loop {loop.var.name}",
+        why=f"the blocks of {PART} come directly inside of the other loops over blocks, with known extents",
+        hint="reorder the loop to the outside, and let what follows it be done by one of the blocks",
+    )
