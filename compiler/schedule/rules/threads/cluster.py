@@ -18,11 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.core.target import TargetFacts
-from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CLUSTER, RANK, Expr
+from compiler.loops.ir import CLUSTER, RANK
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.threads.axes import read_by
-from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.schedule import Schedule
 
 
@@ -31,60 +28,21 @@ def most_blocks(facts: TargetFacts) -> int:
     return (facts.limit("blocks_per_cluster") or 1) if CLUSTER in facts.scopes else 1
 
 
-def lay_out_parts(schedule: Schedule, name: str, parts: str, roles: Sequence[Expr]) -> None:
-    """Let `parts`, and the block `name` that adds them up, run over rows and columns.
-
-    roles: chunk, row and column of an element of `parts`, by its axes. Raises ScheduleError where the block
-    reads it in another order.
-    """
-    site = schedule.site(name)
-    (shape,) = {load.buffer.shape for load in site.loads if load.buffer.name == parts}
-    chunk, *results = read_by(site, parts, roles)
-    last = take_result(schedule, name, follow=True)
-    total, rank = schedule.site(name).target, len(site.spatial)
-    ends = read_by(schedule.site(last), total, results)
-    count = len(schedule.site(last).spatial)
-    schedule.transform_block_layout(name, IndexMap.of(len(site.block.iters), [*results, chunk]))
-    schedule.transform_layout(total, IndexMap.of(rank, results))
-    schedule.transform_block_layout(last, IndexMap.of(count, ends))
-    schedule.transform_layout(parts, IndexMap.of(len(shape), roles))
-
-
-def place_sums(schedule: Schedule, name: str, tile: str) -> tuple[str, str]:
-    """Place block `name` behind the products of a tile: a share of it for each block of the cluster.
-
-    tile: the loop over tiles that a cluster computes. Gives the loops over rows and columns of a share.
-    """
-    site = schedule.site(name)
-    (parts,) = {load.buffer.name for load in site.loads if load.buffer.name != site.target}
-    (last,) = (one.name for one in schedule.program.readers(site.target))
-    row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
-    schedule.reverse_compute_at(last, column)
-    rank, row, column = _shares(schedule, row, column, extent_of(site.reduce[0].extent))
-    schedule.decompose_reduction(name, chunk)
-    schedule.unroll(chunk)
-    schedule.bind(rank, RANK)
-    schedule.set_scope(parts, CLUSTER)
-    return row, column
-
-
 def share_sums(schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple[str, int]]) -> None:
-    """Give the results of a share to threads: axes of a block with their extents.
-
-    The last thing that is done: behind it, rows and columns of a share cannot be told from its number.
-    """
+    """Give the results of a share to threads: axes of a block with their extents."""
     own, *bound = schedule.split(schedule.fuse(*loops), (None, *(extent for _, extent in threads)))
     for loop, (tag, _) in zip(bound, threads, strict=True):
         schedule.bind(loop, tag)
     schedule.unroll(own)
 
 
-def _shares(schedule: Schedule, row: str, column: str, blocks: int) -> tuple[str, str, str]:
-    """Loops over the blocks of a cluster, and rows and columns of the share of each: equal ones, if any."""
+def give_shares(schedule: Schedule, row: str, column: str, blocks: int) -> tuple[str, str]:
+    """Give the blocks of a cluster a share of a tile each, equal ones, if any; the loops over one."""
     rows, columns = (extent_of(schedule.loop(loop).extent) for loop in (row, column))
     if rows % blocks == 0 or columns % blocks:
         rank, row = schedule.split(row, (blocks, None))
-        return rank, row, column
-    rank, column = schedule.split(column, (blocks, None))
-    schedule.reorder(rank, row, column)
-    return rank, row, column
+    else:
+        rank, column = schedule.split(column, (blocks, None))
+        schedule.reorder(rank, row, column)
+    schedule.bind(rank, RANK)
+    return row, column

@@ -29,6 +29,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.options import Named
+from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import Axes, Part, find_axes, number_of
 from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
@@ -102,11 +103,11 @@ def depthwise_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     if not any(ways.values()):
         return False
     named = Named(chooser, "made")
-    (chunks, below), in_cluster = choose_chunks(named, product.name, ways)
-    make = _Make(first.name, product.name, windows, chunks, below, product.name if in_cluster else "")
+    (chunks, below), adder = choose_chunks(named, product.name, ways)
+    make = _Make(first.name, product.name, windows, chunks, below, adder)
     if chunks == 1:
         return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in (True, False))
-    makes = (make, replace(make, adds_up="")) if in_cluster else (make,)
+    makes = (make, replace(make, adder=None)) if adder is not None else (make,)
     return any(schedule.attempt(one.run, facts, named, follow=False) for one in makes)
 
 
@@ -152,7 +153,7 @@ def _uses(value: Expr, buffer: str) -> bool:
 class _Make:
     """How one launch is to make both: chunks of the sum, and results of the window below each other.
 
-    adds_up: the block that adds the chunks up, where a cluster does that.
+    adder: what adds the chunks up, but for a launch.
     """
 
     first: str
@@ -160,7 +161,7 @@ class _Make:
     windows: WindowReads
     chunks: int
     below: int
-    adds_up: str
+    adder: Adder | None
 
     def run(self, schedule: Schedule, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
         """The product with what it is made of; then what adds chunks up."""
@@ -172,7 +173,7 @@ class _Make:
         if axes is None:
             raise ScheduleError(f"block {name} is no sum of products in chunks")
         _MadeGemm(self, name, block, axes, facts, chooser).run(schedule, follow=follow)
-        if self.chunks > 1 and not self.adds_up:
+        if self.chunks > 1 and self.adder is None:
             alone(schedule, self.product, facts, chooser)
 
 
@@ -184,7 +185,7 @@ class _MadeGemm(ImplicitGemm):
     def __init__(
         self, make: _Make, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser
     ) -> None:
-        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adds_up)
+        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adder)
         self.make = make
 
     def run(self, schedule: Schedule, *, follow: bool) -> None:
