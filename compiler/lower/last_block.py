@@ -7,11 +7,15 @@
                                                         y[x] = sum of parts[..., x]
 
 Each combination of the loops around has a counter of its own; they are workspace that is zero between calls.
+What the last block reads comes from the last cache: its conditions are asked once for many reads, so that
+these are under way together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.types import dtype
@@ -20,11 +24,15 @@ from compiler.loops.ir import (
     GLOBAL,
     PART,
     WORKSPACE,
+    Alloc,
     Buffer,
     Expr,
     For,
+    ForKind,
     Func,
+    If,
     LastBlock,
+    Load,
     Seq,
     Stmt,
     binary,
@@ -33,7 +41,8 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.names import fresh
-from compiler.loops.queries import int_of
+from compiler.loops.queries import int_of, variables
+from compiler.loops.walk import Rewriter, with_body
 
 _COUNT = dtype("u32")
 
@@ -69,6 +78,51 @@ def with_counters(func: Func, counters: Sequence[Buffer]) -> Func:
         attrs[name] = int(attrs.get(name, 0)) + len(counters)
     params = (*func.inputs, *counters, *func.results)
     return func.replace(params=params, attrs=tuple(attrs.items()))
+
+
+def join_guards(func: Func) -> Func:
+    """In last blocks, one condition around what neighbours, or all iterations of a loop, do under it."""
+    return with_body(func, _InLastBlocks().visit(func.body))
+
+
+@dataclass(eq=False)
+class _InLastBlocks(Rewriter):
+    def visit_lastblock(self, item: LastBlock) -> Stmt:
+        return item.replace(body=_JoinGuards().visit(item.body))
+
+
+@dataclass(eq=False)
+class _JoinGuards(Rewriter):
+    """From the inside outwards. Conditions on memory stay where they are: what is between may change it."""
+
+    def visit_seq(self, item: Seq) -> Stmt:
+        joined: list[Stmt] = []
+        for one in map(self.visit, item.stmts):
+            last = joined[-1] if joined else None
+            if _is_guard(one) and _is_guard(last) and one.cond == last.cond:
+                joined[-1] = last.replace(then=seq(last.then, one.then))
+            else:
+                joined.append(one)
+        return seq(*joined)
+
+    def visit_for(self, item: For) -> Stmt:
+        done = self.parts(item)
+        inside = done.body
+        if not _is_guard(inside) or done.var.name in variables(inside.cond) or done.kind is ForKind.BOUND:
+            return done
+        return inside.replace(then=done.replace(body=inside.then))
+
+    def visit_alloc(self, item: Alloc) -> Stmt:
+        done = self.parts(item)
+        inside = done.body
+        return inside.replace(then=done.replace(body=inside.then)) if _is_guard(inside) else done
+
+
+def _is_guard(stmt: Stmt | None) -> TypeGuard[If]:
+    """Whether a statement is a condition on loops alone around others."""
+    if not isinstance(stmt, If) or stmt.orelse is not None:
+        return False
+    return not any(isinstance(item, Load) for item in stmt.cond.walk())
 
 
 def _number(grid: Sequence[For]) -> tuple[Expr, int]:

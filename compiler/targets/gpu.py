@@ -156,7 +156,7 @@ def gpu_facts(
     matrix_rates: tuple[tuple[str, int], ...] = (),
     words: frozenset[str] = frozenset(),
 ) -> TargetFacts:
-    """What all of the architectures allow: the smallest limits, the common features; words: of the language."""
+    """What all of the architectures allow: the smallest limits, the common features; words: its own."""
     limits = [arch.limits() for arch in archs]
     features = frozenset.intersection(*(arch.features for arch in archs))
     return TargetFacts(

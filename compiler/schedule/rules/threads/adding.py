@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CLUSTER, PART, RANK, Expr
-from compiler.loops.queries import extent_of
+from compiler.loops.ir import PART, RANK, Expr
 from compiler.schedule.rules.threads.axes import read_by
-from compiler.schedule.rules.threads.cluster import give_shares, share_sums
+from compiler.schedule.rules.threads.cluster import place_shares, share_sums
 from compiler.schedule.rules.threads.last_block import add_up_tile
 from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.schedule import Schedule
@@ -46,29 +45,20 @@ class Adder:
         schedule.transform_block_layout(last, IndexMap.of(count, ends))
         schedule.transform_layout(parts, IndexMap.of(len(shape), roles))
 
-    def place(self, schedule: Schedule, tile: str) -> tuple[str, str]:
-        """Place the block behind the products of a tile.
+    def place(
+        self, schedule: Schedule, tile: str, threads: Sequence[tuple[str, int]], lanes: int
+    ) -> tuple[str, ...]:
+        """Place the block behind the products of a tile: the loop over tiles.
 
-        tile: the loop over tiles. Gives the loops over rows and columns of what a block adds up.
+        threads: axes of a block with their extents. lanes: neighbours along columns that are one access.
+        Gives loops for `share`.
         """
-        site = schedule.site(self.name)
-        (parts,) = {load.buffer.name for load in site.loads if load.buffer.name != site.target}
-        (last,) = (one.name for one in schedule.program.readers(site.target))
-        row, column, chunk = schedule.reverse_compute_at(self.name, tile, preserve_unit_loops=True)
-        schedule.reverse_compute_at(last, column)
-        if self.in_cluster:
-            row, column = give_shares(schedule, row, column, extent_of(site.reduce[0].extent))
-            schedule.set_scope(parts, CLUSTER)
-        schedule.decompose_reduction(self.name, chunk)
-        schedule.unroll(chunk)
-        return row, column
+        if not self.in_cluster:
+            add_up_tile(schedule, self.name, tile, threads, lanes)
+            return ()
+        return place_shares(schedule, self.name, tile)
 
     def share(self, schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple[str, int]]) -> None:
-        """Give the results to threads: axes of a block with their extents.
-
-        The last thing that is done: behind it, rows and columns cannot be told from a result's number.
-        """
+        """Give what is left to threads; the last thing that is done with the tile."""
         if self.in_cluster:
             share_sums(schedule, loops, threads)
-        else:
-            add_up_tile(schedule, loops, threads, self.chunks)

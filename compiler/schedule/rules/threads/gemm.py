@@ -288,7 +288,8 @@ class ImplicitGemm:
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        sums = self.adder.place(self.s, col_block) if self.adder is not None else ()
+        threads = [(THREAD, tile.threads)]
+        sums = self.place_sums(col_block, threads)
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
@@ -299,9 +300,17 @@ class ImplicitGemm:
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
         if self.adder is not None:
-            self.adder.share(self.s, sums, [(THREAD, tile.threads)])
+            self.adder.share(self.s, sums, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
+
+    def place_sums(self, tile: str, threads: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+        """Place what adds chunks up behind the products of a tile; the loops that it is to share."""
+        if self.adder is None:
+            return ()
+        block = self.s.site(self.adder.name)
+        ends = [block, *(self.s.site(one.name) for one in self.s.program.readers(block.target))]
+        return self.adder.place(self.s, tile, threads, min(4, *map(self.wide, ends)))
 
     def grid(self, batch: Sequence[str], row: str, column: str) -> list[str]:
         """The loops over blocks, outermost first: those of chunks that are added up are the innermost."""

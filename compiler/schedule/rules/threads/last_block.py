@@ -15,8 +15,11 @@ CUDA C++ Programming Guide, "Memory Fence Functions": its sample adds an array u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from compiler.core.target import TargetFacts
+from compiler.loops.index_map import AXES, IndexMap
+from compiler.loops.ir import REGISTER
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.schedule import Schedule
@@ -24,8 +27,8 @@ from compiler.schedule.schedule import Schedule
 LAST_BLOCK = "last_block"
 """What targets have whose blocks see which of them comes last to a counter, and what the others wrote."""
 
-_UNDER_WAY = 32
-"""Parts that a thread asks for before it adds them up."""
+_UNDER_WAY = 64
+"""Accesses for which a thread asks before it adds up what they bring."""
 
 
 def has_last_block(facts: TargetFacts) -> bool:
@@ -34,12 +37,40 @@ def has_last_block(facts: TargetFacts) -> bool:
 
 
 def add_up_tile(
-    schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple[str, int]], chunks: int
+    schedule: Schedule, name: str, tile: str, threads: Sequence[tuple[str, int]], lanes: int
 ) -> None:
-    """Give the results of a tile, rows and columns of it, to threads: axes of a block with their extents."""
-    own, *bound = schedule.split(schedule.fuse(*loops), (None, *(extent for _, extent in threads)))
-    for loop, (tag, _) in zip(bound, threads, strict=True):
-        schedule.bind(loop, tag)
-    count = extent_of(schedule.loop(own).extent)
-    at_once = max(n for n in divisors(count) if n * chunks <= max(_UNDER_WAY, chunks))
-    schedule.unroll(schedule.split(own, (None, at_once))[1])
+    """Place block `name` behind the products of a tile, for all threads of the last block.
+
+    tile: the loop over tiles. threads: axes of a block with their extents. lanes: neighbours along columns
+    that are one access. A thread adds up its results of some rows, then stores them, then goes on.
+    """
+    total = schedule.site(name).target
+    (last,) = (one.name for one in schedule.program.readers(total))
+    schedule.set_scope(total, REGISTER)
+    row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
+    rows, columns, chunks = (extent_of(schedule.loop(loop).extent) for loop in (row, column, chunk))
+    count = prod(extent for _, extent in threads)
+    along = max(n for n in divisors(count) if n <= max(1, columns // lanes))
+    down = count // along
+    beside = -(-columns // (along * lanes))
+    below = min(-(-rows // down), max(1, _UNDER_WAY // (chunks * beside)))
+    some, row = schedule.split(row, (None, below * down))
+    *_, end_row, end_column = schedule.reverse_compute_at(last, some, preserve_unit_loops=True)
+    for one, other, inner in ((row, column, [chunk]), (end_row, end_column, [])):
+        own_row, thread_row = schedule.split(one, (None, down))
+        own_column, thread_column, lane = schedule.split(other, (None, along, lanes))
+        schedule.reorder(thread_row, thread_column, own_row, own_column, *inner, lane)
+        _bind(schedule, schedule.fuse(thread_row, thread_column), threads)
+        for loop in (own_row, own_column, *inner):
+            schedule.unroll(loop)
+        (schedule.vectorize if lanes > 1 else schedule.unroll)(lane)
+    schedule.decompose_reduction(name, chunk)
+    by_thread = [AXES[0] // down, AXES[0] % down, AXES[1] // (along * lanes), AXES[1] % (along * lanes)]
+    schedule.transform_layout(total, IndexMap.of(2, by_thread))
+
+
+def _bind(schedule: Schedule, loop: str, threads: Sequence[tuple[str, int]]) -> None:
+    """Give the iterations of a loop to all threads of a block."""
+    loops = schedule.split(loop, tuple(extent for _, extent in threads)) if len(threads) > 1 else (loop,)
+    for one, (tag, _) in zip(loops, threads, strict=True):
+        schedule.bind(one, tag)

@@ -224,7 +224,8 @@ class MatrixGemm(ImplicitGemm):
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        sums = self.adder.place(self.s, col_block) if self.adder is not None else ()
+        threads = [(_GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
+        sums = self.place_sums(col_block, threads)
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)
         if tile.stages > 1 and len(rounds) > 1:
@@ -243,8 +244,7 @@ class MatrixGemm(ImplicitGemm):
             self.s.unroll(part)
         self.bind_grid(grid)
         if self.adder is not None:
-            groups = tile.along_rows * tile.along_columns
-            self.adder.share(self.s, sums, [(_GROUP, groups), (THREAD, unit.lanes)])
+            self.adder.share(self.s, sums, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 
