@@ -7,8 +7,8 @@
                                                         y[x] = sum of parts[..., x]
 
 Each combination of the loops around has a counter of its own; they are workspace that is zero between calls.
-What the last block reads comes from the last cache: its conditions are asked once for many reads, so that
-these are under way together.
+What the last block reads comes from the last cache. So that many reads are under way together, its conditions
+are asked once for many, and results are stored when all are there: compilers leave reads behind stores.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from compiler.core.types import dtype
 from compiler.loops.ir import (
     COUNTERS,
     GLOBAL,
+    IN_PLACE,
     PART,
+    REGISTER,
     WORKSPACE,
     Alloc,
     Buffer,
@@ -35,13 +37,16 @@ from compiler.loops.ir import (
     Load,
     Seq,
     Stmt,
+    Store,
+    Var,
     binary,
     const,
     seq,
     statements,
 )
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
+from compiler.loops.simplify import substitute
 from compiler.loops.walk import Rewriter, with_body
 
 _COUNT = dtype("u32")
@@ -80,15 +85,68 @@ def with_counters(func: Func, counters: Sequence[Buffer]) -> Func:
     return func.replace(params=params, attrs=tuple(attrs.items()))
 
 
-def join_guards(func: Func) -> Func:
-    """In last blocks, one condition around what neighbours, or all iterations of a loop, do under it."""
-    return with_body(func, _InLastBlocks().visit(func.body))
+def gather_reads(func: Func) -> Func:
+    """In last blocks, one condition around what neighbours, or all iterations of a loop, do under it.
+
+    And results of written out loops that read memory are kept in registers until all of them are there.
+    """
+    in_place = IN_PLACE in dict(func.attrs)
+    return with_body(func, _InLastBlocks(names_in(func.body), in_place).visit(func.body))
 
 
 @dataclass(eq=False)
 class _InLastBlocks(Rewriter):
+    names: set[str]
+    in_place: bool
+
     def visit_lastblock(self, item: LastBlock) -> Stmt:
-        return item.replace(body=_JoinGuards().visit(item.body))
+        body = _JoinGuards().visit(item.body)
+        return item.replace(body=body if self.in_place else _StoreLate(self.names).visit(body))
+
+
+@dataclass(eq=False)
+class _StoreLate(Rewriter):
+    names: set[str]
+
+    def visit_for(self, item: For) -> Stmt:
+        found = _chain(item)
+        if found is None:
+            return self.parts(item)
+        loops, store = found
+        place, count = _number(loops)
+        kept = Buffer(fresh("kept", self.names), store.buffer.dtype, (const(count),), REGISTER)
+        values = {loop.var.name: Var(fresh(loop.var.name, self.names)) for loop in loops}
+
+        def late(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Store):
+                return substitute(stmt.replace(value=Load(kept, (place,))), values)
+            done = stmt.map_bodies(late)
+            if isinstance(done, For):
+                return done.replace(var=values[done.var.name])
+            return done.replace(cond=substitute(done.cond, values)) if isinstance(done, If) else done
+
+        def early(stmt: Stmt) -> Stmt:
+            return Store(kept, (place,), stmt.value) if isinstance(stmt, Store) else stmt.map_bodies(early)
+
+        return Alloc(kept, seq(early(item), late(item)))
+
+
+def _chain(stmt: Stmt) -> tuple[list[For], Store] | None:
+    """Loops around one store to global memory of what is read from there, all written out; else None."""
+    loops = []
+    while not isinstance(stmt, Store):
+        if isinstance(stmt, For) and stmt.kind in _WRITTEN_OUT and int_of(stmt.extent):
+            loops.append(stmt)
+            stmt = stmt.body
+        elif isinstance(stmt, If) and stmt.orelse is None:
+            stmt = stmt.then
+        else:
+            return None
+    reads = any(isinstance(item, Load) and item.buffer.scope == GLOBAL for item in stmt.value.walk())
+    return (loops, stmt) if reads and stmt.mask is None and stmt.buffer.scope == GLOBAL else None
+
+
+_WRITTEN_OUT = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @dataclass(eq=False)

@@ -46,7 +46,9 @@ from compiler.schedule.rules.threads.made_tile import (
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
     LAUNCH_SECONDS,
+    Best,
     Ways,
+    best_of,
     choose_chunks,
     chunk_counts,
     cut_sum,
@@ -75,11 +77,11 @@ def cycles_saved(
 def _ways(problem: GemmProblem, windows: WindowReads, facts: TargetFacts) -> Ways:
     """Numbers of chunks, and of results below each other in a thread, with who may add the chunks up."""
 
-    def cycles(below: int) -> Callable[[GemmProblem], float]:
-        return lambda one: least_of(made_tiles(one, windows, below, facts, few=True))
+    def best(below: int) -> Callable[[GemmProblem], Best]:
+        return lambda one: best_of(made_tiles(one, windows, below, facts, few=True), MadeTile)
 
     return {
-        (chunks, below): ways_to_add(problem, chunks, facts, cycles(below))
+        (chunks, below): ways_to_add(problem, chunks, facts, best(below))
         for chunks in chunk_counts(problem, facts, _LEAST_STEPS)
         for below in windows.belows()
     }

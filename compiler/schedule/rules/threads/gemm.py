@@ -169,7 +169,7 @@ class ImplicitGemm:
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
             passed=self.adder is not None and self.adder.in_cluster,
-            added=self.adder.chunks if self.adder is not None and not self.adder.in_cluster else 0,
+            counted=self.adder is not None and not self.adder.in_cluster,
         )
 
     # -- axes

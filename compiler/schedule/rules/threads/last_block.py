@@ -27,8 +27,8 @@ from compiler.schedule.schedule import Schedule
 LAST_BLOCK = "last_block"
 """What targets have whose blocks see which of them comes last to a counter, and what the others wrote."""
 
-_UNDER_WAY = 64
-"""Accesses for which a thread asks before it adds up what they bring."""
+_UNDER_WAY = 128
+"""Elements for which a thread asks before it adds them up."""
 
 
 def has_last_block(facts: TargetFacts) -> bool:
@@ -50,16 +50,20 @@ def add_up_tile(
     row, column, chunk = schedule.reverse_compute_at(name, tile, preserve_unit_loops=True)
     rows, columns, chunks = (extent_of(schedule.loop(loop).extent) for loop in (row, column, chunk))
     count = prod(extent for _, extent in threads)
-    along = max(n for n in divisors(count) if n <= max(1, columns // lanes))
+
+    def rounds(along: int) -> tuple[int, int]:
+        return -(-columns // (along * lanes)), -(-rows // (count // along))
+
+    along = max(divisors(count), key=lambda n: (-prod(rounds(n)), -rounds(n)[0]))
     down = count // along
-    beside = -(-columns // (along * lanes))
-    below = min(-(-rows // down), max(1, _UNDER_WAY // (chunks * beside)))
+    beside, below = rounds(along)
+    below = min(below, max(1, _UNDER_WAY // (chunks * beside * lanes)))
     some, row = schedule.split(row, (None, below * down))
     *_, end_row, end_column = schedule.reverse_compute_at(last, some, preserve_unit_loops=True)
     for one, other, inner in ((row, column, [chunk]), (end_row, end_column, [])):
         own_row, thread_row = schedule.split(one, (None, down))
         own_column, thread_column, lane = schedule.split(other, (None, along, lanes))
-        schedule.reorder(thread_row, thread_column, own_row, own_column, *inner, lane)
+        schedule.reorder(thread_row, thread_column, own_column, own_row, *inner, lane)
         _bind(schedule, schedule.fuse(thread_row, thread_column), threads)
         for loop in (own_row, own_column, *inner):
             schedule.unroll(loop)

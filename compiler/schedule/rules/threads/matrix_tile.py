@@ -13,7 +13,6 @@ from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
     GemmProblem,
-    added_cycles,
     copies,
     has_room,
     k_iterations,
@@ -244,7 +243,7 @@ def matrix_tile_cycles(
     one_round = costs.together(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
     stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.beside)
     own = costs.begins + k_iterations(tile, problem) * one_round + resident * stored
-    return waves / resident * own + added_cycles(tile, problem)
+    return waves / resident * own
 
 
 def _round_cycles(

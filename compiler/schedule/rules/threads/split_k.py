@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import IndexMap
@@ -34,9 +36,9 @@ from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow
 from compiler.schedule.rules.threads.last_block import has_last_block
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
-from compiler.schedule.rules.threads.matrix_tile import matrix_options
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.reduction import alone
-from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, over_sizes, thread_tiles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, over_sizes, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -71,6 +73,9 @@ _PASSED_BYTES_A_CYCLE = 32
 _LAST_SECONDS = 1.9e-6
 """What the others wrote becomes visible, the last block is found, and its first reads come: three trips to
 the last cache. An estimate, not measured."""
+
+_READ_BYTES_A_CYCLE = 48
+"""What a unit reads of the last cache in a cycle where few others do so: an estimate, not measured."""
 
 _LAUNCH, _CLUSTER, _LAST = (0,), (1,), (2,)
 """Ways to add chunks up, as decisions: a second launch, a cluster, the last block."""
@@ -174,31 +179,53 @@ def product_cycles(
 
 
 def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> Ways:
-    def cycles(cut: GemmProblem) -> float:
+    def best(cut: GemmProblem) -> Best:
         # as if copies brought both factors: whether they can shows when the block has its layouts
-        on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
-        return least_of([*thread_tiles(cut, facts, _USUAL), *chain.from_iterable(on_units)])
+        copied = replace(cut, plain=True)
+        on_units = [
+            best_of(matrix_options(unit, copied, facts, few=True), partial(MatrixTile, unit))
+            for unit in matrix_units
+        ]
+        return min([best_of(thread_tiles(cut, facts, _USUAL), ThreadTile), *on_units])
 
-    return {(n,): ways_to_add(problem, n, facts, cycles) for n in chunk_counts(problem, facts)}
+    return {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
+
+
+class Best(NamedTuple):
+    """The cycles that the best tile takes, and its results; infinite where none fits."""
+
+    cycles: float
+    results: int
+
+
+def best_of(options: Sequence[Option], tile: Callable[..., BlockTile]) -> Best:
+    """That of some options, whose values `tile` makes tiles of."""
+    if not options:
+        return Best(math.inf, 0)
+    least = min(options, key=lambda item: item.cost)
+    made = tile(*least.value)
+    return Best(least.cost, made.rows * made.columns)
 
 
 def ways_to_add(
-    problem: GemmProblem, chunks: int, facts: TargetFacts, cycles: Callable[[GemmProblem], float]
+    problem: GemmProblem, chunks: int, facts: TargetFacts, best: Callable[[GemmProblem], Best]
 ) -> list[Option]:
-    """Who may add chunks up, with the cycles until it is done; cycles: of what is left, by its best tile."""
+    """Who may add chunks up, with the cycles until it is done; best: of what is left."""
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
     one = one_of_chunks(problem, chunks)
     if chunks == 1:
-        return _that_fit([Option(_LAUNCH, cycles(one))])
+        return _that_fit([Option(_LAUNCH, best(one).cycles)])
+    made = best(one)
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
-    found = [Option(_LAUNCH, _DOUBT * cycles(one) + parts_cycles(results, chunks, facts))]
+    found = [Option(_LAUNCH, _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         barriers = facts.hertz * _CLUSTER_SECONDS
-        found.append(Option(_CLUSTER, _DOUBT * cycles(replace(one, passed=True)) + passed + barriers))
+        found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
     if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
         stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
-        found.append(Option(_LAST, _DOUBT * cycles(replace(one, added=chunks)) + stored))
+        read = made.results * chunks * _BYTES / _READ_BYTES_A_CYCLE
+        found.append(Option(_LAST, _DOUBT * made.cycles + stored + read))
     return _that_fit(found)
 
 

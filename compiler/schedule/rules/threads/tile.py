@@ -78,9 +78,6 @@ MOST_GATHERED = 64
 NOT_HIDDEN = 0.45
 """Part of the second longest of what a unit does at the same time that the longest does not hide."""
 
-_ADDED_BYTES_A_CYCLE = 40
-"""What a unit reads of the last cache in a cycle where few others do so: an estimate, not measured."""
-
 CP_ASYNC = "cp.async"
 """The feature of targets with asynchronous copies from global to shared memory."""
 
@@ -104,8 +101,8 @@ class GemmProblem:
     holds, or a constant where a condition does not hold. window: where several axes number the terms that are
     staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
     bits. smaller: independent ones, rows and columns of runs that have a part only. passed: each
-    block leaves its results in shared memory, for the others of its cluster. added: chunks of a sum that the
-    last block of a tile adds up.
+    block leaves its results in shared memory, for the others of its cluster. counted: blocks come to a
+    counter.
     """
 
     batch: int
@@ -119,7 +116,7 @@ class GemmProblem:
     narrow: bool = False
     smaller: tuple[tuple[int, int, int], ...] = ()
     passed: bool = False
-    added: int = 0
+    counted: bool = False
 
     @property
     def gathered(self) -> bool:
@@ -292,13 +289,8 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 
 def passed_bytes(tile: BlockTile, problem: GemmProblem) -> int:
     """What a block leaves in shared memory for the others of its cluster, or one thread for all others."""
-    told = LastBlock.SHARED_BYTES if problem.added else 0
+    told = LastBlock.SHARED_BYTES if problem.counted else 0
     return told + (tile.rows * tile.columns * WORD if problem.passed else 0)
-
-
-def added_cycles(tile: BlockTile, problem: GemmProblem) -> float:
-    """Cycles in which the last block of a tile reads what all chunks came to."""
-    return problem.added * tile.rows * tile.columns * WORD / _ADDED_BYTES_A_CYCLE
 
 
 def has_room(tile: BlockTile, facts: TargetFacts, passed: int = 0) -> bool:
@@ -346,8 +338,7 @@ def tile_cycles(
     _, second, most = sorted((issued, shared, fetched))
     waiting = rounds * costs.waits(tile.stages, resident * most / rounds) / resident
     one = most + NOT_HIDDEN * second + waiting + tile.rows * tile.columns / lanes * 4
-    widened = _WIDENED if problem.narrow and copies(facts) else 1.0
-    return waves * one * widened + added_cycles(tile, problem)
+    return waves * one * (_WIDENED if problem.narrow and copies(facts) else 1.0)
 
 
 def occupancy(tile: BlockTile, facts: TargetFacts) -> int:
