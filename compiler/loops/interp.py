@@ -53,7 +53,7 @@ def interpret(
 
     inputs: an array per input buffer (of its type; its shape, or any shape of the same size for a flat
     buffer), a number per `dim` that no input's shape tells; the name of an output or of workspace gives its
-    first content. i4
+    first content (counters of blocks have zeros). i4
     and u4 are taken and returned as int8 and uint8.
     shuffle: a seed: parallel iterations run in a random order, which shows races that depend on it.
     races: watch memory, and refuse parallel iterations that touch what another one writes (slower).
@@ -69,6 +69,9 @@ def interpret(
     order = range if shuffle is None else _random_order(shuffle)
     with np.errstate(all="ignore"):
         _enter(func, code, (views, dims, order, subgroup, monitor))
+    for item in func.counters:
+        if np.any(views[item.name].array()):
+            raise ProgramError(f"the counters `{item.name}` of function `{func.name}` are not left at zero")
     return {item.name: views[item.name].array() for item in func.results}
 
 
@@ -149,6 +152,8 @@ def _parameter(func: Func, buffer: Buffer, inputs: Mapping[str, Any], dims: Mapp
     view = allocate(buffer, shape, strides, offset)
     if buffer.name in inputs:
         view.fill(_checked_array(buffer, shape, inputs[buffer.name]))
+    elif buffer in func.counters:
+        view.fill(np.zeros(shape, STORAGE[buffer.dtype.name]))
     elif buffer not in (*func.results, *func.workspace):
         raise BadInputError(f"input `{buffer.name}` of function `{func.name}` is missing")
     return view

@@ -14,6 +14,7 @@ import numpy as np
 from compiler.core.node import IRNode
 from compiler.loops import interp_math, interp_values, intrinsics, ir
 from compiler.loops.interp_expr import Codegen, Place, known_span
+from compiler.loops.interp_races import comes_last
 from compiler.loops.interp_threads import Scheduler, Thread
 from compiler.loops.interp_values import Address, ProgramError, dense_strides
 from compiler.loops.intervals import span_of, wrapped
@@ -54,7 +55,8 @@ def _base_space() -> dict[str, Any]:
         "minimum": np.minimum, "maximum": np.maximum, "floor": np.floor, "trunc": np.trunc, "fmod": np.fmod,
         "mod": np.mod, "where": np.where, "tile": np.tile, "full": np.full, "atleast_1d": np.atleast_1d,
         "concatenate": np.concatenate, "float32": np.float32, "Address": Address, "Thread": Thread,
-        "Scheduler": Scheduler, "allocate": interp_values.allocate, "region": _region, "domain": _domain,
+        "Scheduler": Scheduler, "comes_last": comes_last, "allocate": interp_values.allocate,
+        "region": _region, "domain": _domain,
     }  # fmt: skip
 
 
@@ -88,6 +90,7 @@ class _Statements(Codegen):
     func: Func
     races: bool
     in_parallel: bool = False
+    numbered: str = ""
     text: list[str] = field(default_factory=list)
     lines: dict[int, Stmt] = field(default_factory=dict)
     depth: int = 1
@@ -199,22 +202,27 @@ class _Statements(Codegen):
         self.line(f"for {name} in {'order' if free else 'range'}({extent}):")
         self.loops += 1
         if free:
-            self.apart(stmt, name)
+            self.apart(stmt, name, extent)
         else:
             self.suite(stmt.body)
         self.loops -= 1
 
-    def apart(self, stmt: ir.For, name: str) -> None:
+    def apart(self, stmt: ir.For, name: str, extent: str) -> None:
         """The body of a loop whose iterations run apart: each has a thread of its own."""
         outer, self.thread = self.thread, self.fresh("t")
         self.line(f" {self.thread} = Thread()")
-        watch = self.races and not self.in_parallel
-        if watch:
-            self.line(f" monitor.iteration = {name}")
-        inside, self.in_parallel = self.in_parallel, True
+        inside, around = self.in_parallel, self.numbered
+        if not inside:
+            self.numbered = name
+        elif around and _is_block(stmt):
+            self.numbered = f"({around}) * {extent} + {name}"
+        if self.races and self.numbered != around:
+            self.line(f" monitor.iteration = {self.numbered}")
+        self.in_parallel = True
+        self.numbered = self.numbered if stmt.over_blocks else ""
         self.suite(stmt.body)
-        self.in_parallel, self.thread = inside, outer
-        if watch:
+        self.in_parallel, self.thread, self.numbered = inside, outer, around
+        if self.races and not inside:
             self.line("monitor.leave()")
 
     def outline(self, stmt: Stmt) -> None:
@@ -334,6 +342,14 @@ class _Statements(Codegen):
         if self.races:
             self.line("monitor.atomic = False")
 
+    def last_block(self, stmt: ir.LastBlock) -> None:
+        view, flat = self.place(stmt.buffer).view, self.flat(stmt.buffer, stmt.indices)
+        counter = f"{view}, {flat}, {stmt.count}"
+        self.count += 1
+        event = f"(yield ('last', 'shared', {self.count}, {counter}))"
+        self.line(f"if {event if self.in_threads else f'comes_last({counter}, monitor)'}:")
+        self.suite(stmt.body)
+
     def branch(self, stmt: ir.If) -> None:
         self.line(f"if {self.expr(stmt.cond)}:")
         self.suite(stmt.then)
@@ -413,12 +429,19 @@ def _meet_inside(stmt: Stmt) -> bool:
 
 
 def _meets(item: IRNode) -> bool:
-    if isinstance(item, ir.Barrier):
+    if isinstance(item, ir.Barrier | ir.LastBlock):
         return True
     if not isinstance(item, ir.Call):
         return False
     known = intrinsics.intrinsic(item.name)
     return known is not None and known.collective is not None
+
+
+def _is_block(stmt: ir.For) -> bool:
+    """Whether iterations of a loop are blocks with numbers of their own: no block goes on behind it."""
+    return stmt.over_blocks and (
+        stmt.tag != ir.PART or any(isinstance(one, ir.LastBlock) for one in stmt.walk())
+    )
 
 
 def location_of(func: Func, stmt: Stmt | None) -> str:
@@ -434,6 +457,7 @@ _WRITERS: dict[type, Callable[[_Statements, Any], None]] = {
     ir.Block: _Statements.block,
     ir.Store: _Statements.store,
     ir.AtomicUpdate: _Statements.atomic,
+    ir.LastBlock: _Statements.last_block,
     ir.If: _Statements.branch,
     ir.Let: _Statements.let,
     ir.Alloc: _Statements.alloc,

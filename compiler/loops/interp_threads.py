@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.loops.interp_races import Monitor
+from compiler.loops.interp_races import Monitor, comes_last
 from compiler.loops.interp_values import Array, ProgramError, View
 from compiler.loops.ir import RANK
 
@@ -110,7 +110,7 @@ class Scheduler:
     """Runs the threads of one block, or of all blocks of a cluster.
 
     Events that a thread yields: ("barrier", scope, place), ("spawn", tag, extent, program),
-    ("collective", run, args).
+    ("collective", run, args), ("last", scope, place, counter, its position, blocks).
     A barrier that only some of the threads reach is an error.
     """
 
@@ -205,8 +205,16 @@ class Scheduler:
         for rank, block in (behind or blocks).items():
             if self.monitor is not None:
                 self.monitor.meet(rank)
+            last = self._comes_last(block[0].blocked or ())
             for task in block:
-                task.blocked = None
+                task.blocked, task.result = None, last
+
+    def _comes_last(self, event: Event) -> bool:
+        """Of a block whose threads have come to a counter together."""
+        if event[:1] != ("last",):
+            return False
+        counter, place, blocks = event[3:]
+        return comes_last(counter, place, blocks, self.monitor)
 
     def _release_subgroups(self, waiting: list[_Task]) -> None:
         members: dict[tuple[int, int], list[_Task]] = {}

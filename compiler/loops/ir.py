@@ -66,6 +66,7 @@ __all__ = [
     "CLUSTER",
     "COMPARISONS",
     "CONSTANT",
+    "COUNTERS",
     "EXTENTS",
     "FRAGMENT",
     "GLOBAL",
@@ -73,6 +74,7 @@ __all__ = [
     "LIMITS",
     "LOGICAL",
     "OPERANDS",
+    "PART",
     "RANK",
     "REGISTER",
     "SAMPLES",
@@ -105,6 +107,7 @@ __all__ = [
     "If",
     "Indexed",
     "Iter",
+    "LastBlock",
     "Let",
     "Load",
     "Ramp",
@@ -133,6 +136,9 @@ __all__ = [
 
 RANK = "blockRank"
 """The tag of loops over the blocks of a cluster (CUDA: `cluster_group::block_rank`)."""
+
+PART = "blockPart"
+"""The tag of loops over blocks of which the last one to end does what follows the loop (`LastBlock`)."""
 
 
 class ForKind(Enum):
@@ -195,8 +201,9 @@ class For(Stmt):
 
     @property
     def over_blocks(self) -> bool:
-        """Whether its iterations are the blocks of a launch, or of a cluster of them."""
-        return self.kind is ForKind.BOUND and (self.over_ranks or (self.tag or "").startswith("blockIdx."))
+        """Whether its iterations are the blocks of a launch, or some of them that belong together."""
+        tag = self.tag or ""
+        return self.kind is ForKind.BOUND and (tag in (RANK, PART) or tag.startswith("blockIdx."))
 
 
 @node
@@ -257,6 +264,23 @@ class AtomicUpdate(Stmt, Indexed):
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+
+
+@node
+class LastBlock(Stmt, Indexed):
+    """The one of `count` blocks that comes here last runs `body`, and sees what the others wrote before.
+
+    All threads of a block come together. `buffer[indices]` counts the blocks: it is zero before the first and
+    after the last one. SHARED_BYTES: of each block, where one thread leaves for the others what it counted.
+    """
+
+    SHARED_BYTES: ClassVar = 64
+    READS: ClassVar = ("element",)
+    WRITES: ClassVar = ("element",)
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    count: int
+    body: Stmt
 
 
 @node
@@ -351,6 +375,11 @@ WORKSPACE = "workspace"
 """Func attribute: how many parameters just before the outputs are workspace."""
 
 
+COUNTERS = "counters"
+"""Func attribute: how many parameters just before the outputs, workspace, count blocks: they are zero before
+a call and after it."""
+
+
 SAMPLES = "samples"
 """Func attribute of a function for one sample of a batch: the largest batch, then how many elements lie from
 one sample to the next in each parameter but workspace, 0 where all share it. Lowering adds the loop."""
@@ -422,6 +451,11 @@ class Func(IRNode):
             if item.name == name:
                 return item
         raise KeyError(name)
+
+    @property
+    def counters(self) -> tuple[Buffer, ...]:
+        """The workspace that is zero between calls (attribute COUNTERS counts them)."""
+        return self.inputs[len(self.inputs) - int(dict(self.attrs).get(COUNTERS, 0)) :]
 
     def blocks(self) -> Iterator[Block]:
         """All blocks, in program order."""

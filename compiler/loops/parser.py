@@ -358,6 +358,14 @@ class _Parser(ExprParser):
         self.take(",")
         return ir.AtomicUpdate(op, buffer, indices, self.expr())
 
+    def last_block(self, indent: int) -> Stmt:
+        buffer, indices, mask, other = self.access()
+        if mask is not None or other is not None:
+            raise self.wrong("a counter of blocks has no mask")
+        self.take_word("of")
+        count = self.integer("the number of blocks")
+        return ir.LastBlock(buffer, indices, count, self.suite(indent))
+
     def suites(self, kind: type[IRNode], indent: int) -> dict[str, Stmt]:
         """The statements inside a node with a SPELLING, by the names of its fields."""
         names = kind.BODY_FIELDS
@@ -392,6 +400,7 @@ _STATEMENTS: dict[str, Callable[[_Parser, int], Stmt | Callable[[Stmt], Stmt]]] 
     "block": _Parser.block,
     "if": _Parser.branch,
     "atomic": _Parser.atomic,
+    "last_block": _Parser.last_block,
     "let": _Parser.let,
     "alloc": _Parser.alloc,
     "eval": _Parser.evaluate,

@@ -376,6 +376,11 @@ class _Printer:
         target = _access(stmt.buffer, stmt.indices, None, None)
         self.line(depth, f"atomic {quote(stmt.op)} {target}, {_expr(stmt.value)[0]}")
 
+    def last_block(self, stmt: ir.LastBlock, depth: int) -> None:
+        counter = _access(stmt.buffer, stmt.indices, None, None)
+        self.line(depth, f"last_block {counter} of {stmt.count}")
+        self.suite(stmt.body, depth + 1)
+
     def branch(self, stmt: ir.If, depth: int) -> None:
         word, current = "if", stmt
         while True:
@@ -401,6 +406,7 @@ _STMTS: dict[type, Callable[[_Printer, Any, int], None]] = {
     ir.Block: _Printer.block,
     ir.Store: _Printer.store,
     ir.AtomicUpdate: _Printer.atomic,
+    ir.LastBlock: _Printer.last_block,
     ir.If: _Printer.branch,
     ir.Evaluate: _Printer.evaluate,
 }

@@ -11,7 +11,7 @@ KEYWORDS = frozenset({
 """Words that stand between backticks when they are used as a name."""
 
 FUNCTIONS = frozenset({
-    "min", "max", "truncdiv", "truncmod", "select", "atomic", "mbarrier", "role",
+    "min", "max", "truncdiv", "truncmod", "select", "atomic", "last_block", "mbarrier", "role",
 })  # fmt: skip
 """Words that stand between backticks when they are used as the name of a call, beside those of SPELLED."""
 

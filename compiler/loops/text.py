@@ -25,6 +25,7 @@ Grammar (`[ ]` optional, `{ }` repeated, quoted words literal)::
               | "alloc" buffer [ "in" suite ]                                # likewise
               | access "=" expr | access "+=" expr                           # store
               | "atomic" NAME access "," expr                                # NAME: add, max, ...
+              | "last_block" access "of" INT suite                           # a counter of so many blocks
               | call | "eval" expr                                           # for its effect
               | "scoped" NEWLINE indented: "setup" suite "body" suite "teardown" suite
               | "barrier" SCOPE

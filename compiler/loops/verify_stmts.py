@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from math import prod
 from typing import Any
 
 from compiler.core.node import IRNode
@@ -15,6 +16,9 @@ from compiler.loops.printer import print_expr, print_head
 from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.verify_blocks import check_block_regions
 from compiler.loops.verify_exprs import ExprChecker
+
+WORD_BITS = 32
+"""Of a counter of blocks."""
 
 _MEMORY = frozenset({ir.GLOBAL, ir.CONSTANT, ir.CLUSTER, ir.SHARED, ir.SCRATCH, ir.REGISTER})
 _OF_THREADS = frozenset({ir.GLOBAL, ir.CONSTANT, ir.CLUSTER, ir.SHARED})
@@ -251,6 +255,28 @@ class Checker(ExprChecker):
         if stmt.op not in ir.ARITHMETIC | ir.BITWISE | ir.LOGICAL:
             self.report(f"`{stmt.op}` is no atomic operation")
 
+    def last_block(self, stmt: ir.LastBlock) -> None:
+        self.access(stmt.buffer, stmt.indices, None)
+        self.read.add(stmt.buffer.name)
+        self.written.add(stmt.buffer.name)
+        self.meeting("the counter of blocks")
+        if (
+            stmt.buffer.scope != ir.GLOBAL
+            or not stmt.buffer.dtype.is_int
+            or stmt.buffer.dtype.bits != WORD_BITS
+        ):
+            self.report(f"`{stmt.buffer.name}` counts blocks, and is no global memory of 32-bit integers")
+        told = frozenset().union(*map(self.sources, stmt.indices))
+        if told & {loop.var.name for loop in self.loops if loop.over_threads}:
+            self.report("the threads of a block come to different counters")
+        coming = [loop for loop in self.loops if loop.over_blocks and loop.var.name not in told]
+        blocks = prod(int(loop.extent.value) if isinstance(loop.extent, ir.Const) else 0 for loop in coming)
+        if blocks != stmt.count:
+            self.report(f"{blocks} blocks come to one counter, which counts {stmt.count}")
+        self.conditions.append(frozenset(loop.var.name for loop in coming))  # one of them runs what follows
+        self.stmt(stmt.body)
+        self.conditions.pop()
+
     def writes(self, stmt: ir.Store | ir.AtomicUpdate, value: Expr, lanes: int) -> None:
         buffer = stmt.buffer
         self.work()
@@ -368,14 +394,18 @@ class Checker(ExprChecker):
     # ------------------------------------------------------------ concurrency
 
     def barrier(self, _stmt: ir.Barrier) -> None:
-        threads = {loop.var.name for loop in self.loops if loop.over_threads}
-        if not threads and not self.blocks_allowed:
+        if not any(loop.over_threads for loop in self.loops) and not self.blocks_allowed:
             self.report("a barrier needs bound threads around it")
+        self.meeting("the barrier")
+
+    def meeting(self, what: str) -> None:
+        """All threads of a block come here, or none."""
+        threads = {loop.var.name for loop in self.loops if loop.over_threads}
         for cond in self.conditions:
             parted = cond & threads
             if parted:
                 names = ", ".join(f"`{name}`" for name in sorted(parted))
-                self.report(f"the barrier is under a condition that differs between threads (by {names})")
+                self.report(f"{what} is under a condition that differs between threads (by {names})")
 
     def copy(self, stmt: ir.AsyncCopy) -> None:
         self.as_declared(stmt)
@@ -411,6 +441,7 @@ _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
     ir.Block: Checker.block,
     ir.Store: Checker.store,
     ir.AtomicUpdate: Checker.atomic,
+    ir.LastBlock: Checker.last_block,
     ir.If: Checker.branch,
     ir.Let: Checker.let,
     ir.Alloc: Checker.alloc,

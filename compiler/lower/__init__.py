@@ -20,6 +20,7 @@ from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.grid_ends import grid_ends
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
+from compiler.lower.last_block import gather_reads
 from compiler.lower.limit_loops import limit_loops, shorten_loops
 from compiler.lower.limit_unrolling import limit_unrolling
 from compiler.lower.loop_kinds import settle_loop_kinds
@@ -61,6 +62,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
     ("recombine_digits", recombine_digits),
+    ("gather_reads", lambda func, _: gather_reads(func)),
     ("partition_loops", partition_loops),
     ("limit_unrolling", lambda func, _: limit_unrolling(func)),
     ("vectorize", vectorize),
@@ -102,6 +104,7 @@ OPTIONAL = frozenset(
         "shorten_loops",
         "split_fused",
         "recombine_digits",
+        "gather_reads",
         "partition_loops",
         "limit_unrolling",
         "vectorize",

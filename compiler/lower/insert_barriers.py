@@ -8,7 +8,8 @@ result, each of its spatial iterations another element, does not wait for itself
 turns (one is filled while another is used) are told apart by the loop variables of the access (`overlap.py`).
 
 What blocks of a cluster pass to each other lies in memory of scope `cluster`: there all blocks have to meet.
-A barrier of one block orders nothing of it.
+A barrier of one block orders nothing of it. At a `LastBlock` the threads of each block meet, and the one that
+goes on sees what all of them wrote: it takes no barrier in front, and nothing is pending behind.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from compiler.loops.ir import (
     Expr,
     For,
     If,
+    LastBlock,
     Load,
     Seq,
     Stmt,
@@ -107,6 +109,8 @@ class _Insert:
             return stmt, self._behind(stmt.scope, pending)
         if isinstance(stmt, For):
             return self._loop(stmt, pending)
+        if isinstance(stmt, LastBlock):
+            return self._last_block(stmt)
         if isinstance(stmt, If):
             return self._branch(stmt, pending)
         return self._other(stmt, pending)
@@ -152,6 +156,12 @@ class _Insert:
             after = _forgetting(self._rounds(loop, ())[1], loop.var.name)
             return seq(Barrier(scope), loop), _joined(self._behind(scope, pending), after)
         return loop.replace(body=body), _joined(pending, _forgetting(after, loop.var.name))
+
+    def _last_block(self, stmt: LastBlock) -> tuple[Stmt, _Pending]:
+        if self._parted:
+            raise _divergent(self._parted[-1])
+        body, after = self.stmt(stmt.body, ())
+        return stmt.replace(body=body), after
 
     def _only_leaf(self, stmt: Stmt) -> tuple[Stmt | None, list[str]]:
         """The leaf that loops which run are around, and their variables; no leaf where there is more."""

@@ -10,7 +10,8 @@ bound to `threadIdx`:
       for t bound threadIdx.x: y = sums                   y = sums
 
 A loop over blocks with the annotation THREADS gives each of its iterations to a thread. Loops over the blocks
-of a cluster become one, too; memory of scope `cluster` is declared around it, all other memory inside.
+of a cluster become one, too; memory of scope `cluster` is declared around it, all other memory inside. What
+follows a loop over parts is done by the last of their blocks (`last_block.py`).
 
 The end of a loop over threads, where all of them met, becomes a barrier where `insert_barriers` finds that
 one is needed. Work outside of any such loop is done by every thread if it only writes the thread's own
@@ -35,6 +36,7 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     If,
+    LastBlock,
     Let,
     Seq,
     Stmt,
@@ -50,6 +52,7 @@ from compiler.loops.regions import buffers_written
 from compiler.loops.simplify import substitute
 from compiler.loops.walk import allocating, with_body
 from compiler.lower.insert_barriers import insert_barriers, is_shared
+from compiler.lower.last_block import part_blocks, with_counters
 
 _AXES = ("x", "y", "z")
 THREAD_AXES = tuple(f"threadIdx.{axis}" for axis in _AXES)
@@ -64,8 +67,10 @@ def merge_threads(func: Func, facts: TargetFacts) -> Func:
     if not facts.binds_threads:
         return func
     names = names_in(func.body)
+    counters: list[Buffer] = []
     parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
-    return with_body(func, seq(*(_Launch(names).merged(part) for part in parts)))
+    merged = with_body(func, seq(*(_Launch(names, counters).merged(part) for part in parts)))
+    return with_counters(merged, counters)
 
 
 @dataclass(slots=True)
@@ -78,9 +83,10 @@ class _Axis:
 
 @dataclass(slots=True)
 class _Launch:
-    """One outermost statement on its way."""
+    """One outermost statement on its way; `counters` grow by those of its blocks."""
 
     names: set[str]
+    counters: list[Buffer]
     threads: dict[str, _Axis] = field(default_factory=dict)
     leaves: dict[int, Stmt] = field(default_factory=dict)
 
@@ -100,6 +106,9 @@ class _Launch:
                 break
             stmt = stmt.body
         self._check_grid(stmt, grid)
+        stmt, part, counter = part_blocks(stmt, grid, self.names)
+        grid += [part] if part is not None else []
+        self.counters += [counter] if counter is not None else []
         self._find_axes(stmt)
         wide = {axis.var.name: axis.extent for axis in self.threads.values() if axis.extent > 1}
         body = insert_barriers(self._spread(stmt, frozenset()), self.leaves, wide)
@@ -206,7 +215,8 @@ class _Launch:
     @staticmethod
     def _is_leaf(stmt: Stmt) -> bool:
         """Whether a thread does all of it by itself, before the others are of interest."""
-        if any(isinstance(item, For) and item.kind is ForKind.BOUND for item in statements(stmt)):
+        inside = [item for item in statements(stmt) if isinstance(item, For | LastBlock)]
+        if any(isinstance(item, LastBlock) or item.kind is ForKind.BOUND for item in inside):
             return False  # in a block, too: a tensor intrinsic's own loop over lanes
         if isinstance(stmt, Block):
             return True

@@ -16,6 +16,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     CLUSTER,
+    PART,
     RANK,
     REGISTER,
     SCRATCH,
@@ -28,6 +29,7 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
+    LastBlock,
     Let,
     Load,
     Ramp,
@@ -117,7 +119,8 @@ class _Launch:
         return found
 
     def _axes(self) -> Iterator[LaunchProblem]:
-        loops = (*self._loops("blockIdx."), *self._loops(RANK), *self._loops("threadIdx."))
+        blocks = (*self._loops("blockIdx."), *self._loops(RANK), *self._loops(PART))
+        loops = (*blocks, *self._loops("threadIdx."))
         for loop in loops:
             if not isinstance(loop.extent, Const):
                 yield LaunchProblem(
@@ -152,8 +155,8 @@ class _Launch:
             )
 
     def _grid(self) -> Iterator[LaunchProblem]:
-        for tag, extent in self._extents("blockIdx.").items():
-            limit = self.facts.limit(f"grid_{tag[-1]}")
+        for tag, extent in (self._extents("blockIdx.") | self._extents(PART)).items():
+            limit = self.facts.limit("grid_z" if tag == PART else f"grid_{tag[-1]}")
             if limit is not None and extent > limit:
                 yield LaunchProblem(
                     f"a grid of {extent} blocks along {tag[-1]} is too large",
@@ -172,11 +175,12 @@ class _Launch:
                 f"{self._device()} has clusters of {limit} blocks at most",
                 "split the loop and bind the outer part to blockIdx, or none of it",
             )
-        if extents and "blockIdx.z" in self._extents("blockIdx."):
+        along_z = [tag for tag in (RANK, PART, "blockIdx.z") if self._loops(tag)]
+        if len(along_z) > 1:
             yield LaunchProblem(
-                f"{RANK} and blockIdx.z are both bound",
+                f"{' and '.join(along_z)} are both bound",
                 self._where(),
-                "the blocks of a cluster stand side by side along z",
+                "the blocks of a cluster, and those that make parts, stand side by side along z",
                 "fuse the loop that is bound to blockIdx.z with one of x or y",
             )
 
@@ -187,9 +191,11 @@ class _Launch:
             for item in statements(self.body)
             if isinstance(item, Alloc) and item.buffer.scope in (SHARED, CLUSTER) and not item.buffer.alias_of
         }
-        total, limit = sum(sizes.values()), self.facts.shared_limit
+        told = LastBlock.SHARED_BYTES * sum(isinstance(item, LastBlock) for item in statements(self.body))
+        total, limit = sum(sizes.values()) + told, self.facts.shared_limit
         if limit is not None and total > limit:
             parts = ", ".join(f"{buffer.name} {size}" for buffer, size in sizes.items())
+            parts += f", the last block {told}" if told else ""
             yield LaunchProblem(
                 f"{total} bytes of shared memory are too many",
                 self._where(parts),
@@ -202,7 +208,7 @@ class _Launch:
         threads = self._thread_variables()
         for item, scope in scoped(self.body, closed=lambda item: isinstance(item, Expr)):
             parted = [name for cond in scope.deciding for name in variables(cond) & threads]
-            if isinstance(item, Barrier) and parted:
+            if isinstance(item, Barrier | LastBlock) and parted:
                 yield LaunchProblem(
                     "a barrier is reached by only some threads of a block",
                     f"under a condition on {', '.join(dict.fromkeys(sorted(parted)))}",

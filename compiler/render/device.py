@@ -8,7 +8,8 @@ interface) the blocks, of one thread each, deal out the iterations of an outermo
 Their private arrays lie in what the threads of a block share, or in global memory where they are too large.
 
 The blocks of a cluster stand side by side along z. Memory of scope `cluster` is a shared array of each block;
-what another block holds is read from where it has it.
+what another block holds is read from where it has it. Blocks that make parts stand there, too; no pointer
+says of memory which the last of them reads that others do not write it.
 
 A function of one sample of a free batch is launched with as many times its blocks along z as there are
 samples; each block finds the memory of its sample first.
@@ -29,6 +30,7 @@ from compiler.loops.ir import (
     CONSTANT,
     FRAGMENT,
     GLOBAL,
+    PART,
     RANK,
     SAMPLES,
     SCRATCH,
@@ -47,11 +49,11 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
+    LastBlock,
     Seq,
     Stmt,
     Var,
     const,
-    seq,
     statements,
 )
 from compiler.loops.linear import Linear
@@ -64,6 +66,9 @@ from compiler.render.launch import (
     DeviceText,
     Launch,
     bound_extent,
+    is_grid,
+    nests_of,
+    passed_on,
     plan_grid_ends,
     room_for,
     sample_steps,
@@ -94,27 +99,12 @@ def render_launches(func: Func, number: int, words: Vocabulary, facts: TargetFac
     if any((int_of(item.shape[0]) or 0) >= _SHORT_INDEX for item in func.params):
         words = replace(words, index="int64_t")
     texts, launches = [], []
-    for count, nest in enumerate(_nests(func.body, facts)):
+    for count, nest in enumerate(nests_of(func.body, facts)):
         printer = KernelPrinter(func, f"tk_k{number}_{count}", words, facts)
         text, launch = _LaunchPrinter(printer, facts).print(nest)
         texts.append(text)
         launches.append(launch)
     return DeviceText("\n".join(texts), tuple(launches))
-
-
-def _nests(body: Stmt, facts: TargetFacts) -> list[Stmt]:
-    """What is launched one after the other; neighbours that a single thread runs are one launch."""
-    nests: list[Stmt] = []
-    for item in body.stmts if isinstance(body, Seq) else (body,):
-        if nests and not facts.binds_threads and not _is_grid(item) and not _is_grid(nests[-1]):
-            nests[-1] = seq(nests[-1], item)
-        else:
-            nests.append(item)
-    return nests
-
-
-def _is_grid(nest: Stmt) -> bool:
-    return isinstance(nest, For) and nest.kind is ForKind.PARALLEL
 
 
 class _LaunchPrinter(IndexPrinter):
@@ -137,13 +127,15 @@ class _LaunchPrinter(IndexPrinter):
         self._ends: list[PlanGridEnd] = []
         self._lanes: set[str] = set()
         self._rank = ""
+        self._passed: set[Buffer] = set()
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
         """The text of the function that runs a nest, and how it is launched."""
         name = self.kernel_parts.name
         self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in AXES}
-        self._extents[RANK] = 1
+        self._extents |= {RANK: 1, PART: 1}
         self._bind(nest)
+        self._passed = passed_on(nest)
         room = self._facts.limit("shared_bytes") or 0
         self._asks = self._shared_of(nest) > room
         scratch = self._scratch_of(nest)
@@ -158,7 +150,7 @@ class _LaunchPrinter(IndexPrinter):
         self.writer.open(*(f"b{n}" for n, _ in numbered))
         self._find_sample(numbered)
         self._begins = bool(self.device.begin)
-        if _is_grid(nest):
+        if is_grid(nest):
             assert isinstance(nest, For)
             self._dealt(nest)
         else:
@@ -173,7 +165,7 @@ class _LaunchPrinter(IndexPrinter):
         sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
-        elastic = _is_grid(nest)
+        elastic = is_grid(nest)
         dynamic = self._shared_bytes if self._asks and self.device.shared_at is not None else 0
         shared, own, ends = self._shared_bytes, self._block_bytes, tuple(self._ends)
         return text, Launch(name, grid, block, shared, taken, elastic, own, dynamic, ends)
@@ -196,14 +188,15 @@ class _LaunchPrinter(IndexPrinter):
     def _position(self, tag: str) -> str:
         """A block's or thread's position along an axis, within its sample."""
         whole = self.device.axes[tag]
-        along_z = tag in ("blockIdx.z", RANK)
+        along_z = tag in ("blockIdx.z", RANK, PART)
         return f"{whole} % {self._extents[tag]}" if self._has_samples and along_z else whole
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
         own = [item for item in arrays if item.scope in (SHARED, CLUSTER) and item.alias_of is None]
-        return sum(room_for(self._part(item) * item.dtype.bytes) for item in own)
+        told = LastBlock.SHARED_BYTES * sum(isinstance(item, LastBlock) for item in statements(nest))
+        return told + sum(room_for(self._part(item) * item.dtype.bytes) for item in own)
 
     def _part(self, buffer: Buffer) -> int:
         """Elements of a shared buffer that one block holds."""
@@ -222,7 +215,7 @@ class _LaunchPrinter(IndexPrinter):
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
-        if _is_grid(nest):
+        if is_grid(nest):
             assert isinstance(nest, For)
             self._extents["blockIdx.x"] = bound_extent(nest)
             return
@@ -235,7 +228,7 @@ class _LaunchPrinter(IndexPrinter):
 
     def _dims(self, unit: str) -> Dim3:
         x, y, z = (self._extents[f"{unit}.{axis}"] for axis in AXES)
-        return x, y, z * self._extents[RANK] if unit == "blockIdx" else z
+        return x, y, z * self._extents[RANK] * self._extents[PART] if unit == "blockIdx" else z
 
     # ------------------------------------------------------------ values
 
@@ -330,9 +323,23 @@ class _LaunchPrinter(IndexPrinter):
         self.stmt(item.body)
 
     def _barrier(self, item: Barrier) -> None:
-        for known in [*self.pointers]:  # what was loaded before may have changed behind it
-            self.writer.stored(self.pointers[known])
+        self._forget()
         self.writer.line(self.device.barriers[item.scope])
+
+    def _forget(self) -> None:
+        """What was loaded before may have changed from here on."""
+        for known in [*self.pointers]:
+            self.writer.stored(self.pointers[known])
+
+    def _last_block(self, item: LastBlock) -> None:
+        if self.device.last_block is None:
+            raise InternalError("the language has no last of several blocks", where=self.words.name)
+        told = Buffer("told", dtype("u32"), (const(1),), SHARED)
+        self._shared_array(told, 1, SHARED)
+        words = (self.address(item.buffer, item.indices[0]), item.count, self.pointers[told])
+        self._forget()
+        with self.writer.braces(f"if ({self.device.last_block(*words)}) "):
+            self.stmt(item.body)
 
     def _async_copy(self, item: AsyncCopy) -> None:
         words = self._copies()
@@ -385,10 +392,12 @@ class _LaunchPrinter(IndexPrinter):
     def _restrict(self, buffer: Buffer) -> str:
         """Not of what others made where `begin` waits for it: reads of it would be taken in front of that.
 
-        Nothing is lost: what is written is told apart from all else by its own.
+        Nor of what the last block reads of others. Nothing is lost where the only pointer is const: what is
+        written is told apart from all else by its own.
         """
         made = buffer.scope != CONSTANT and buffer not in self.kernel_parts.written
-        return "" if self.device.begin and made else self.words.restrict
+        apart = buffer not in self._passed and not (self.device.begin and made)
+        return self.words.restrict if apart else ""
 
     def pointer_type(self, buffer: Buffer) -> str:
         const = "" if buffer in self.kernel_parts.written else "const "
@@ -465,6 +474,7 @@ class _LaunchPrinter(IndexPrinter):
         For: _for_bound,
         Alloc: _alloc_device,
         Barrier: _barrier,
+        LastBlock: _last_block,
         AtomicUpdate: _atomic,
         AsyncCopy: _async_copy,
         AsyncCommit: _async_commit,

@@ -27,6 +27,7 @@ class ArgKind(IntEnum):
     OUTPUT = 1
     CONST = 2
     ARENA = 3
+    COUNTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +156,16 @@ class DevicePlan:
     """What a device executes instead of calls: launches in order. functions: names in the module.
 
     sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
-    has as many times the blocks along z as there are samples. 0: no batch is free. turns: one for each step,
-    where a recorded run may have some of them side by side.
+    has as many times the blocks along z as there are samples. 0: no batch is free. counter_bytes: of counters
+    that are zero between runs, for each sample. turns: one for each step, where a recorded run may have some of
+    them side by side.
     """
 
     target: str
     functions: tuple[str, ...]
     launches: tuple[PlanLaunch, ...]
     sample_alignment: int = 0
+    counter_bytes: int = 0
     turns: tuple[PlanTurn, ...] = ()
 
 
@@ -345,7 +348,8 @@ def _device(plan: DevicePlan, prefix: str) -> list[str]:
     *tables, turns, waited = [prefix + name if items else "nullptr" for name, items in named]
     counts = (len(plan.functions), len(plan.launches))
     branches = max((turn.branch for turn in plan.turns), default=0) + 1
-    more = (len(ends), plan.sample_alignment, turns, waited, len(waits), branches)
+    sizes = (plan.sample_alignment, plan.counter_bytes)
+    more = (len(ends), *sizes, turns, waited, len(waits), branches)
     fields = (f'"{_checked(plan.target)}"', *counts, functions, *tables, *more)
     return [*lines, f"const tk_device_plan {prefix}device = {_braces(*fields)};"]
 

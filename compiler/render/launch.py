@@ -5,8 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import InternalError
+from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ENDS
-from compiler.loops.ir import SAMPLES, Buffer, Const, For, Func
+from compiler.loops.ir import (
+    GLOBAL,
+    SAMPLES,
+    Buffer,
+    Const,
+    For,
+    ForKind,
+    Func,
+    LastBlock,
+    Seq,
+    Stmt,
+    seq,
+    statements,
+)
+from compiler.loops.regions import writes_of
+from compiler.loops.walk import scoped
 from compiler.render.cstyle import SCRATCH_ALIGNMENT
 from compiler.render.host import PlanDim, PlanGridEnd
 from compiler.render.resident import buffer_bytes
@@ -74,3 +90,27 @@ def bound_extent(item: For) -> int:
     if not isinstance(item.extent, Const):
         raise InternalError("the extent of a launch is not a number", where=item.var.name)
     return int(item.extent.value)
+
+
+def nests_of(body: Stmt, facts: TargetFacts) -> list[Stmt]:
+    """What is launched one after the other; neighbours that a single thread runs are one launch."""
+    nests: list[Stmt] = []
+    for item in body.stmts if isinstance(body, Seq) else (body,):
+        if nests and not facts.binds_threads and not is_grid(item) and not is_grid(nests[-1]):
+            nests[-1] = seq(nests[-1], item)
+        else:
+            nests.append(item)
+    return nests
+
+
+def is_grid(nest: Stmt) -> bool:
+    """Whether blocks deal out the iterations of a launch among them."""
+    return isinstance(nest, For) and nest.kind is ForKind.PARALLEL
+
+
+def passed_on(nest: Stmt) -> set[Buffer]:
+    """Global memory that blocks pass to the last one of them, and the counters."""
+    last = [item for item in statements(nest) if isinstance(item, LastBlock)]
+    used = {one for item in last for one in item.walk() if isinstance(one, Buffer) and one.scope == GLOBAL}
+    before = (item for item, _ in scoped(nest, closed=lambda item: isinstance(item, LastBlock)))
+    return used & {box.buffer for item in before for box in writes_of(item)}

@@ -57,6 +57,8 @@ class DeviceWords:
     in_block: where the block of a rank has what this one has at an address of its shared memory, (address,
     rank); None where blocks form no clusters.
     end: a statement at the end where other blocks may still read a block's memory; empty where none can.
+    last_block: a condition that all threads of a block come to together: whether the block comes last to a
+    counter, (its address, blocks that come, a shared word to tell it by); None where that cannot be said.
     load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row); None
     where each lane loads its own.
 
@@ -75,6 +77,7 @@ class DeviceWords:
     begin: str = ""
     in_block: Callable[[str, str], str] | None = None
     end: str = ""
+    last_block: Callable[[str, int, str], str] | None = None
     load_matrices: Callable[[int, str], str] | None = None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from compiler.core.types import DType
-from compiler.loops.ir import CLUSTER, RANK, SHARED
+from compiler.loops.ir import CLUSTER, PART, RANK, SHARED
 from compiler.render.matrix_text import matrix_helpers, wmma_helpers
 from compiler.render.vocabulary import Bounds, CopyWords, DeviceWords
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
@@ -68,10 +68,12 @@ _DEVICE = DeviceWords(
     pointer=lambda ctype, _scope: f"{ctype} *",
     axes=MappingProxyType(
         {f"{unit}.{axis}": f"(int){unit}.{axis}" for unit in ("blockIdx", "threadIdx") for axis in "xyz"}
+        | {PART: "(int)blockIdx.z"}
     ),
     array=_array,
     barriers=MappingProxyType({"shared": "__syncthreads();", "subgroup": "TK_SUBGROUP_BARRIER();"}),
     atomic=_atomic,
+    last_block=lambda counter, blocks, told: f"tk_last_block({counter}, {blocks}, {told})",
     shared_at=lambda ctype, name, size, offset: f"TK_SHARED_AT({ctype}, {name}, {size}, {offset});",
     copies=CopyWords(
         copy=lambda to, source, size: f"tk_async_copy<{size}>({to}, {source});",

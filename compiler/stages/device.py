@@ -39,13 +39,15 @@ def device_plan(
     target: str,
     kernels: Sequence[Kernel],
     steps: Sequence[PlanStep],
+    counter_bytes: int,
     *,
     has_samples: bool = False,
     branches: Branches | None = None,
 ) -> DevicePlan:
     """The launches of one run: those of each step's kernel, on the step's arguments.
 
-    has_samples: whether each is for one sample of a free batch. branches: which steps may be side by side.
+    counter_bytes: of what is zero between runs. has_samples: whether each is for one sample of a free batch.
+    branches: which steps may be side by side.
     """
     numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
     firsts = accumulate((len(step.all_args) for step in steps), initial=0)
@@ -69,4 +71,4 @@ def device_plan(
     turns: tuple[PlanTurn, ...] = ()
     if branches is not None and branches.count > 1:
         turns = tuple(map(PlanTurn, branches.of, branches.waits))
-    return DevicePlan(target, tuple(numbers), tuple(launches), alignment, turns)
+    return DevicePlan(target, tuple(numbers), tuple(launches), alignment, counter_bytes, turns)

@@ -18,7 +18,7 @@ from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, Value
 from compiler.graph.memory import SAMPLE_ALIGNMENT
 from compiler.graph.to_loops import Derived, GroupForms, GroupFunc, chosen_form, form_decision
-from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Func
+from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Buffer, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
@@ -70,14 +70,22 @@ class Kernel:
 
     @property
     def workspace(self) -> tuple[int, ...]:
-        """Bytes of each workspace parameter, in order."""
-        buffers = self.lowered.workspace
-        return tuple((prod(static_shape(item)) * item.dtype.bits + 7) // 8 for item in buffers)
+        """Bytes of each workspace parameter but counters, in order."""
+        return tuple(_bytes_of(item) for item in self.lowered.workspace if item not in self.lowered.counters)
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """Bytes of each parameter behind them that is zero between calls."""
+        return tuple(map(_bytes_of, self.lowered.counters))
 
     def maps(self, param: int) -> Maps:
         """The index maps that lead from the logical to the physical layout of a parameter."""
         name = self.func.params[param].name
         return tuple(item.index_map for item in layouts_of(self.scheduled, name))
+
+
+def _bytes_of(buffer: Buffer) -> int:
+    return (prod(static_shape(buffer)) * buffer.dtype.bits + 7) // 8
 
 
 @dataclass(frozen=True, slots=True)

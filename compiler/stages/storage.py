@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from compiler.core.diagnostics import InternalError
 from compiler.graph.branches import Access, Branches, dependencies, one_branch
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
-from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, alive_together, plan_memory
+from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, align, alive_together, plan_memory
 from compiler.render.host import (
     ArgKind,
     HostPlan,
@@ -40,11 +41,15 @@ from compiler.stages.tuned import Branching
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One step of the program: the tensors it reads and writes, and bytes of workspace that it needs."""
+    """One step of the program: the tensors it reads and writes, and bytes of workspace that it needs.
+
+    counters: of each workspace behind the others that is zero between runs.
+    """
 
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
     workspace: tuple[int, ...] = ()
+    counters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Storage:
 
     samples: the plan of what there is once for each sample of a free batch, which lies behind `plan`. As all
     tensors in it grow alike, so do the places: they are multiples of the batch. lifetimes: of all keys of
-    both plans, tensors and (step, number of its workspace).
+    both plans, tensors and (step, number of its workspace). counter_bytes: of all steps, for each sample.
     """
 
     slots: Mapping[Value, PlanArg]
@@ -61,6 +66,7 @@ class Storage:
     plan: MemoryPlan
     samples: MemoryPlan = NO_MEMORY
     lifetimes: tuple[Lifetime, ...] = ()
+    counter_bytes: int = 0
 
 
 def plan_storage(
@@ -115,11 +121,27 @@ def plan_storage(
         if inside.parent in slots:
             base = slots[inside.parent]
             slots[value] = replace(base, offset=base.offset + inside.offset)
+    places, counter_bytes = _counters(steps, has_samples=graph.batch is not None)
     workspace = tuple(
-        tuple(_workspace((number, n), plan, samples) for n in range(len(step.workspace)))
-        for number, step in enumerate(steps)
+        (*(_workspace((number, n), plan, samples) for n in range(len(step.workspace))), *counters)
+        for number, (step, counters) in enumerate(zip(steps, places, strict=True))
     )
-    return Storage(slots, workspace, plan, samples, (*tensors, *work))
+    return Storage(slots, workspace, plan, samples, (*tensors, *work), counter_bytes)
+
+
+def _counters(steps: Sequence[Use], *, has_samples: bool) -> tuple[list[list[PlanArg]], int]:
+    """Where each step's counters lie, by themselves: launches that overlap share none. And bytes of all."""
+    places, end = [], 0
+    for step in steps:
+        firsts = list(accumulate(map(align, step.counters), initial=end))
+        end = firsts.pop()
+        places.append(
+            [
+                PlanArg(ArgKind.COUNTERS, 0, 0, first) if has_samples else PlanArg(ArgKind.COUNTERS, 0, first)
+                for first in firsts
+            ]
+        )
+    return places, end
 
 
 def _workspace(key: tuple[int, int], plan: MemoryPlan, samples: MemoryPlan) -> PlanArg:
@@ -188,7 +210,14 @@ def _plan_graph(
     device = None
     if target.device is not None:
         has_samples = graph.batch is not None
-        device = device_plan(target.text, kernels, plan_steps, has_samples=has_samples, branches=branches)
+        device = device_plan(
+            target.text,
+            kernels,
+            plan_steps,
+            storage.counter_bytes,
+            has_samples=has_samples,
+            branches=branches,
+        )
     plan = HostPlan(
         inputs=plan_inputs(graph),
         outputs=plan_outputs(graph),
@@ -278,7 +307,8 @@ def _use(step: Step, kernel: Kernel, graph: Graph, guard: Guard | None) -> Use:
     tensors = [v for v in step.values if v not in graph.constants and v not in step.derived]
     tensors += [guard.condition] if guard is not None else []
     written = step.values[len(step.values) - kernel.func.outputs :]
-    return Use(tuple(value for value in tensors if value not in written), written, kernel.workspace)
+    reads = tuple(value for value in tensors if value not in written)
+    return Use(reads, written, kernel.workspace, kernel.counters)
 
 
 def _plan_guard(guard: Guard | None, laid_out: LaidOut, storage: Storage) -> PlanGuard | None:

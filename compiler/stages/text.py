@@ -87,7 +87,7 @@ def _guard_text(guard: PlanGuard | None) -> str:
 
 def place_text(item: PlanArg) -> str:
     """Where an argument lies: `input 0`, `arena+4096`."""
-    if item.kind in (ArgKind.CONST, ArgKind.ARENA):
+    if item.kind in (ArgKind.CONST, ArgKind.ARENA, ArgKind.COUNTERS):
         samples = f"+samples*{item.sample_offset}" if item.sample_offset else ""
         return f"{item.kind.name.lower()}+{item.offset}{samples}"
     return f"{item.kind.name.lower()} {item.index}" + (f"+{item.offset}" if item.offset else "")

@@ -11,7 +11,15 @@ from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import DeviceLanguage, Images, Module
-from compiler.targets.gpu import GpuArch, build_images, chosen_archs, gpu_arch, gpu_facts, with_branches
+from compiler.targets.gpu import (
+    LAST_BLOCK,
+    GpuArch,
+    build_images,
+    chosen_archs,
+    gpu_arch,
+    gpu_facts,
+    with_branches,
+)
 from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
@@ -54,7 +62,8 @@ def _target(arch: str) -> Target:
     """`cuda-nvidia` for a list of architectures; raises UsageError for unknown ones."""
     archs = chosen_archs(arch, ARCHS, {})
     names = tuple(item.name for item in archs)
-    facts = with_branches(gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names)), _EDGE_NANOSECONDS)
+    facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names), frozenset({LAST_BLOCK}))
+    facts = with_branches(facts, _EDGE_NANOSECONDS)
     asked = ("shared_bytes_asked", min(item.shared_most for item in archs))
     facts = replace(facts, limits=(*facts.limits, asked))
     if _CLUSTER in facts.features:

@@ -19,6 +19,7 @@ _KINDS: tuple[tuple[re.Pattern[str], Unit], ...] = tuple(
         (r"(global|flat|s_buffer_atomic)_", Unit.GLOBAL),
         (r"ds_b?permute|ds_swizzle|v_permlane|v_readlane", Unit.SHUFFLE),
         (r"ds_", Unit.SHARED),
+        (r"buffer_(wb|inv|gl)", Unit.BARRIER),
         (r"scratch_|buffer_", Unit.LOCAL),
         (r"s_(load|buffer_load)", Unit.CONSTANT),
         (r"s_(c?branch|endpgm|setpc|swappc|call)", Unit.BRANCH),

@@ -24,6 +24,9 @@ SHUFFLES = frozenset({"subgroup_shuffle_xor"})
 _BRANCHES = 4
 """Of a recorded run, at most: as many as the widest of the networks have (Inception's)."""
 
+LAST_BLOCK = "last_block"
+"""Of languages in which a block sees what others wrote that came to a counter before it (CUDA and HIP)."""
+
 _VECTOR_BITS = 128
 """The widest load or store of one thread."""
 
@@ -150,9 +153,13 @@ def chosen_archs(text: str, known: Mapping[str, GpuArch], aliases: Mapping[str, 
 
 
 def gpu_facts(
-    name: str, language: str, archs: Sequence[GpuArch], matrix_rates: tuple[tuple[str, int], ...] = ()
+    name: str,
+    language: str,
+    archs: Sequence[GpuArch],
+    matrix_rates: tuple[tuple[str, int], ...] = (),
+    words: frozenset[str] = frozenset(),
 ) -> TargetFacts:
-    """What all of the architectures allow: the smallest limits, the common features."""
+    """What all of the architectures allow: the smallest limits, the common features; words: its own."""
     limits = [arch.limits() for arch in archs]
     features = frozenset.intersection(*(arch.features for arch in archs))
     return TargetFacts(
@@ -160,7 +167,7 @@ def gpu_facts(
         language=language,
         arch=",".join(arch.name for arch in archs),
         features=features,
-        intrinsics=features | SHUFFLES | {unit for unit, _ in matrix_rates},
+        intrinsics=features | SHUFFLES | words | {unit for unit, _ in matrix_rates},
         vector_bits=_VECTOR_BITS,
         vector_registers=min(arch.registers for arch in archs),
         fma_per_cycle=min(arch.fma for arch in archs) * 32 / _VECTOR_BITS,

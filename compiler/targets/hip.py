@@ -10,7 +10,16 @@ from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import HIP
 from compiler.targets.cpu import plan_flags
 from compiler.targets.device import DeviceLanguage, Images, Module
-from compiler.targets.gpu import GpuArch, Tool, build_images, chosen_archs, gpu_arch, gpu_facts, with_branches
+from compiler.targets.gpu import (
+    LAST_BLOCK,
+    GpuArch,
+    Tool,
+    build_images,
+    chosen_archs,
+    gpu_arch,
+    gpu_facts,
+    with_branches,
+)
 from compiler.targets.hip_tools import find_hipcc
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.matrix_rates import common_rates
@@ -61,7 +70,8 @@ def _target(arch: str, *, name: str) -> Target:
     aliases = _ALIASES if name == "rocm-hygon" else {}
     archs = chosen_archs(arch, ARCHS, aliases)
     names = tuple(item.name for item in archs)
-    facts = with_branches(gpu_facts(name, "hip", archs, common_rates(names)), _EDGE_NANOSECONDS)
+    facts = gpu_facts(name, "hip", archs, common_rates(names), frozenset({LAST_BLOCK}))
+    facts = with_branches(facts, _EDGE_NANOSECONDS)
     aliased = set(arch.split(",")) & set(aliases)
     language = _ALIASED if aliased else _LANGUAGES[name]
     return Target(f"{name}:{','.join(names)}", facts, HIP, (), plan_flags, language, names)

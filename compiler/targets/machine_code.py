@@ -6,6 +6,7 @@ set: `sass.py` for NVIDIA's, `gcn.py` for AMD's.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,9 @@ class MachineInstruction:
     constant: int | None = None
 
 
+_COUNTS = re.compile(r"ATOMG?\b.*\.INC\b|(global|flat)_atomic_inc")
+"""How a counter of blocks goes up, from its end to zero."""
+
 ReadMachineCode = Callable[[str], MachineInstruction]
 """What a line of assembly means."""
 
@@ -116,6 +120,25 @@ class MachineFunction:
     name: str
     blocks: tuple[BasicBlock, ...]
     loops: tuple[MachineLoop, ...]
+
+    @property
+    def behind_counter(self) -> frozenset[int]:
+        """What follows where a block of threads comes to a counter, if it does so, and once."""
+        counting = {
+            number
+            for number, block in enumerate(self.blocks)
+            if any(_COUNTS.match(one.opcode) for one in block.instructions)
+        }
+        if any(counting & loop.blocks for loop in self.loops):
+            return frozenset()
+        found: set[int] = set()
+        left = list(counting)
+        while left:
+            number = left.pop()
+            if number not in found:
+                found.add(number)
+                left += self.blocks[number].next
+        return frozenset(found)
 
     def instructions(self, blocks: Iterable[int]) -> tuple[MachineInstruction, ...]:
         """The instructions of some blocks, in the order of the text."""

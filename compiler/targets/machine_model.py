@@ -43,6 +43,9 @@ _MEANINGS = {
 }
 _READERS = {CUBIN: (read_sass, mark_sass), HSACO: (read_gcn, mark_gcn)}
 _PACKED_POSITIONS = frozenset({"gfx90a", "gfx942"})
+_TRIPS = 3
+"""To the last cache and back, for the last block: a fence, the counter, a fence."""
+
 KINDS = frozenset(_READERS)
 """Kinds of images whose machine code can be read."""
 
@@ -66,6 +69,11 @@ class LaunchShape:
         """Blocks of the grid."""
         return math.prod(self.grid)
 
+    @property
+    def last(self) -> int:
+        """Blocks that come last to their counter, where those along z come to the same one."""
+        return math.prod(self.grid[:2])
+
 
 def machine_code(
     kind: str, arch: str, name: str, text: str, launch: LaunchShape, kernel_bytes: int | None = None
@@ -76,13 +84,16 @@ def machine_code(
     """
     function = machine_function(name, text, *_READERS[kind])
     card = _ARCHS[arch]
-    way = follow(function, _MEANINGS[kind], _start(kind, card, function, launch))
+    late = function.behind_counter
+    way = follow(function, _MEANINGS[kind], _start(kind, card, function, launch), late)
     room = resident(card, launch.threads, launch.registers, launch.shared_bytes)
-    parts = [*((loop, loop.own) for loop in function.loops), (None, _outside(function))]
+    outside = _outside(function)
+    loops = [(loop, loop.own) for loop in function.loops]
+    parts = [*loops, (None, outside - late), *([(None, outside & late)] if late else [])]
     ports = PORTS.get(arch)
     machine = PortMachine(card, ports, way.passes) if ports is not None else None
     regions = [_region(function, loop, blocks, way, machine) for loop, blocks in parts]
-    executed, traffic = _executed(function, way, card, launch)
+    executed, traffic = _executed(function, way, card, launch, late)
     every = [one for block in function.blocks for one in block.instructions]
     code = MachineCode(
         instructions=len(every),
@@ -135,19 +146,22 @@ def _outside(function: MachineFunction) -> frozenset[int]:
 
 
 def _executed(
-    function: MachineFunction, way: Way, card: GpuArch, launch: LaunchShape
+    function: MachineFunction, way: Way, card: GpuArch, launch: LaunchShape, late: frozenset[int]
 ) -> tuple[dict[str, int], int]:
-    """Instructions of a sub-group by unit, and the bytes that all of them move to and from global memory."""
+    """Instructions of a sub-group by unit, and the bytes that all of them move to and from global memory.
+
+    late: code of the last blocks alone.
+    """
     counts: Counter[str] = Counter()
-    moved = 0
+    moved = 0.0
     for number, count in sorted(way.counts.items()):
         body = function.blocks[number].instructions
         counts.update({str(unit): count * many for unit, many in unit_counts(body).items()})
-        moved += sum(
+        moved += (launch.last / launch.blocks if number in late else 1) * sum(
             (count - way.idle.get(id(one), 0)) * one.lane_bytes for one in body if one.unit is Unit.GLOBAL
         )
     subgroups = math.ceil(launch.threads / card.lanes) * launch.blocks
-    return dict(counts), moved * min(card.lanes, launch.threads) * subgroups
+    return dict(counts), round(moved * min(card.lanes, launch.threads) * subgroups)
 
 
 # ---------------------------------------------------------------- the time
@@ -155,8 +169,12 @@ def _executed(
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """A loop without those inside it, or what is in none; busy, alone: of one round of one sub-group."""
+    """A loop without those inside it, or what is in none; busy, alone: of one round of one sub-group.
 
+    late: the last of some blocks does it, alone on its unit.
+    """
+
+    late: bool
     loop: MachineLoop | None
     code: LoopCode
     busy: Mapping[str, float]
@@ -177,6 +195,7 @@ def _region(
     machine: PortMachine | None,
 ) -> _Region:
     rounds = way.counts.get(loop.head, 0) if loop else 1
+    late = bool(blocks) and blocks <= function.behind_counter
     body = function.instructions(blocks)
     code = LoopCode(
         label=function.blocks[loop.head].label if loop else "",
@@ -189,7 +208,7 @@ def _region(
         rounds=rounds,
     )
     if machine is None or not rounds:
-        return _Region(loop, code, {}, 0.0)
+        return _Region(late, loop, code, {}, 0.0)
     cycles: defaultdict[str, float] = defaultdict(float)
     for number in blocks:
         share = way.counts.get(number, 0) / rounds
@@ -197,7 +216,7 @@ def _region(
             cycles[port] += share * count
     usual = [number for number in blocks if 2 * way.counts.get(number, 0) >= rounds]
     waits: Sequence[MachineInstruction] = function.instructions(usual)
-    return _Region(loop, code, cycles, cycles_alone(waits, machine))
+    return _Region(late, loop, code, cycles, cycles_alone(waits, machine))
 
 
 def _timed(
@@ -216,10 +235,13 @@ def _timed(
     each = math.ceil(launch.threads / card.lanes)
     partitions = RULES[card.name].partitions
     spent: defaultdict[str, float] = defaultdict(float)
-    for blocks in batches:
-        for region in regions:
+    last = math.ceil(launch.last / card.units)
+    for region in regions:
+        for blocks in [last] if region.late else batches:
             cycles, by = region.cycles(math.ceil(blocks * each / partitions))
             spent[by] += region.code.rounds * cycles
+    if any(region.late for region in regions):
+        spent["latency"] += _TRIPS * machine.ports.latency[Unit.GLOBAL]
     full = math.ceil(together * each / partitions)
     loops = [_with_cycles(region, full) for region in regions if region.loop]
     moved = min(code.traffic_bytes, kernel_bytes) if kernel_bytes is not None else code.traffic_bytes

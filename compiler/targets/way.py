@@ -61,8 +61,16 @@ class _Plan:
     taken: Get
 
 
-def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Value]) -> Way:
-    """The way of a sub-group whose registers begin with `start`."""
+def follow(
+    function: MachineFunction,
+    meaning: Meaning,
+    start: Mapping[str, Value],
+    expected: AbstractSet[int] = frozenset(),
+) -> Way:
+    """The way of a sub-group whose registers begin with `start`.
+
+    expected: blocks in which what is next may depend on data: it is what comes next in the text.
+    """
     plans = _plans(function, meaning)
     address = {
         one.text: meaning.address(one)
@@ -93,7 +101,7 @@ def follow(function: MachineFunction, meaning: Meaning, start: Mapping[str, Valu
             values.update(dict.fromkeys(plan.lost))
         counts[number] += 1
         after, sure = _after(function, number, plan, values, back, counts[number])
-        certain = certain and sure
+        certain = certain and (sure or number in expected)
         if after is None:
             return Way(dict(counts), certain, passes, dict(idle))
         number = after

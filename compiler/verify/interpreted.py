@@ -55,9 +55,11 @@ def run_flat(
     *,
     subgroup: int = 32,
 ) -> dict[str, Array]:
-    """Run what a lowering pass made of `scheduled`; workspace is poisoned."""
+    """Run what a lowering pass made of `scheduled`; workspace is poisoned, but for counters."""
     given = pack_inputs(scheduled, inputs)
     for item in lowered.workspace:
+        if item in lowered.counters:
+            continue
         kind = np.dtype(STORAGE[item.dtype.name])
         given[item.name] = np.full(static_shape(item), np.nan if kind.kind == "f" else _POISON, kind)
     return unpack_outputs(scheduled, interpret(lowered, given, shuffle=shuffle, subgroup=subgroup))

@@ -21,6 +21,7 @@ from compiler.core.cache_space import cache_in_use
 from compiler.core.diagnostics import UsageError
 from compiler.core.files import private_directory, sha256_bytes, stream_atomic
 from compiler.core.settings import Settings, load_settings
+from compiler.graph.memory import align
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Func
 from compiler.loops.queries import static_shape
@@ -168,12 +169,17 @@ def _plan(kernel: Kernel, target: Target) -> HostPlan:
     operands = operands_of(func)
     sizes = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in kernel.workspace]
     *places, arena = accumulate(sizes, initial=0)
+    *counters, counter_bytes = accumulate(map(align, kernel.counters), initial=0)
     args = (
         *(PlanArg(ArgKind.INPUT, number) for number in range(len(operands))),
         *(PlanArg(ArgKind.ARENA, 0, place) for place in places),
+        *(PlanArg(ArgKind.COUNTERS, 0, place) for place in counters),
         *(PlanArg(ArgKind.OUTPUT, number) for number in range(func.outputs)),
     )
     steps = (PlanStep(0, args, 0),)
+    device = None
+    if target.device is not None:
+        device = device_plan(target.text, [kernel], steps, counter_bytes)
     return HostPlan(
         inputs=tuple(_tensor(func, item.name) for item in operands),
         outputs=tuple(_tensor(func, item.name) for item in func.results),
@@ -182,7 +188,7 @@ def _plan(kernel: Kernel, target: Target) -> HostPlan:
         scratch_bytes=kernel.scratch_bytes,
         constants_bytes=0,
         features=target.features,
-        device=device_plan(target.text, [kernel], steps) if target.device is not None else None,
+        device=device,
     )
 
 

@@ -18,12 +18,13 @@ from compiler.verify.emulate import build_emulation, split_module
 from tests.support.cluster_kernels import RIGHT_CLUSTERS, WRONG_CLUSTERS
 from tests.support.emulated_kernels import RIGHT
 from tests.support.emulation import Emulated
+from tests.support.last_block_kernels import RIGHT_LAST, WRONG_LAST
 from tests.support.wrong_kernels import WRONG
 
 COMPILERS = [path for name in ("g++", "clang++") if (path := shutil.which(name))]
 SETTINGS = load_settings()
-ALL_RIGHT = RIGHT | RIGHT_CLUSTERS
-ALL_WRONG = WRONG | WRONG_CLUSTERS
+ALL_RIGHT = RIGHT | RIGHT_CLUSTERS | RIGHT_LAST
+ALL_WRONG = WRONG | WRONG_CLUSTERS | WRONG_LAST
 
 
 @pytest.fixture(scope="module", params=COMPILERS, ids=lambda path: Path(path).name)

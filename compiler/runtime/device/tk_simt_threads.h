@@ -113,6 +113,23 @@ template <class T> TK_INLINE T tk_atomic_exchange(T *at, T value) {
     return tk_atomic_by(at, value, latter());
 }
 
+/* ---------------------------------------------------------------- the last of several blocks */
+
+/* Whether this block is the last of `blocks` to come to a counter, which is zero before and after: it sees what the
+ * others wrote before they came. All threads of the block come (CUDA C++ Programming Guide, "Memory Fence Functions"):
+ * each lets the device see what it wrote, behind the barrier one counts the block, which starts from zero again at the
+ * last one; and behind that, each gives up what its unit keeps of memory from before. `told`: shared memory. */
+TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *told) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
+        *told = atomicInc(counter, (unsigned int)blocks - 1);
+    __syncthreads();
+    if (*told != (unsigned int)blocks - 1) return false;
+    __threadfence();
+    return true;
+}
+
 /* ---------------------------------------------------------------- shared memory that a launch asks for */
 
 /* An array at so many bytes of it. The emulator gives it memory of its own, so that running over its end shows. */

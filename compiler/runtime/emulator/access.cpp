@@ -299,6 +299,8 @@ void note_step(const void *place) {
   if (Notes *mine = notes()) keep(*mine, AccessKind::kBranch, 0, 0, offset_of_place(place));
 }
 
+bool counts_accesses() { return counts != nullptr; }
+
 void note_product() {
   if (Notes *mine = notes()) ++mine->products;
 }

@@ -67,8 +67,15 @@ bool unordered(uint64_t earlier, uint64_t mine) {
   return same_epoch(earlier, mine) && !same_thread(earlier, mine);
 }
 
+// The same where a counter may have put them in order; `unfenced`: it would have, with fences.
+bool unordered_by(const Worker &from, uint64_t earlier, uint64_t mine, bool *unfenced) {
+  if (!unordered(earlier, mine)) return false;
+  if (same_block(earlier, mine) || earlier == kAllBlocks) return true;
+  return !has_seen(from, ((earlier & ~kFlag) >> 32) - 1, static_cast<uint32_t>(earlier >> 21 & 0x3ff), earlier & 0x1fffff, unfenced);
+}
+
 [[noreturn]] void global_race(Worker &from, const char *earlier_verb, uint64_t earlier, uint64_t mine, uintptr_t address,
-                              Use use, const void *place) {
+                              Use use, const void *place, bool unfenced) {
   std::string other = "another block";
   if (earlier != kAllBlocks) {
     const uint64_t block = (earlier >> 32) - 1;
@@ -80,7 +87,8 @@ bool unordered(uint64_t earlier, uint64_t mine) {
                    static_cast<unsigned>(block / grid.x % grid.y), static_cast<unsigned>(block / grid.x / grid.y));
   }
   from.stop("race: " + thread_text(from, from.current->number) + " " + verb(use) + " " + element_text(from, address, 0) +
-            ", which " + other + " " + earlier_verb + " with no barrier between" + place_text(place));
+            ", which " + other + " " + earlier_verb + " with no " + (unfenced ? "fence of the device" : "barrier") + " between" +
+            place_text(place));
 }
 
 void note_reader(std::atomic<uint64_t> &readers, uint64_t mine) {
@@ -98,22 +106,25 @@ void check_global(Worker &from, Region &region, uintptr_t address, size_t bytes,
   const uint64_t mine = stamp(from);
   const uintptr_t first = address - reinterpret_cast<uintptr_t>(region.memory);
   const uintptr_t size = static_cast<uintptr_t>(region.element_bytes);
+  if (use == Use::kWrite) from.current->unfenced = true;
+  bool unfenced = false;
   for (uintptr_t n = first / size; n <= (first + bytes - 1) / size; ++n) {
     const uintptr_t element = reinterpret_cast<uintptr_t>(region.memory) + n * size;
     if (use == Use::kRead) {
       note_reader(region.readers[n], mine);
       const uint64_t writer = region.writers[n].load();
-      if (unordered(writer, mine)) global_race(from, "wrote", writer & ~kFlag, mine, element, use, place);
+      if (unordered_by(from, writer, mine, &unfenced))
+        global_race(from, "wrote", writer & ~kFlag, mine, element, use, place, unfenced);
       continue;
     }
     const uint64_t flag = use == Use::kAtomic ? kFlag : 0;
     const uint64_t writer = region.writers[n].exchange(mine | flag);
-    if (unordered(writer, mine) && !(flag != 0 && (writer & kFlag) != 0))
-      global_race(from, (writer & kFlag) != 0 ? "updated" : "wrote", writer, mine, element, use, place);
+    if (unordered_by(from, writer, mine, &unfenced) && !(flag != 0 && (writer & kFlag) != 0))
+      global_race(from, (writer & kFlag) != 0 ? "updated" : "wrote", writer, mine, element, use, place, unfenced);
     const uint64_t reader = region.readers[n].load();
-    const bool others = reader == kAllBlocks || unordered(reader, mine) ||
+    const bool others = reader == kAllBlocks || unordered_by(from, reader, mine, &unfenced) ||
                         (reader != 0 && same_epoch(reader, mine) && (reader & kFlag) != 0);
-    if (others) global_race(from, "read", reader, mine, element, use, place);
+    if (others) global_race(from, "read", reader, mine, element, use, place, unfenced);
   }
 }
 

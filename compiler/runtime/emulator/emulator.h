@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -116,6 +117,14 @@ extern thread_local unsigned char anchor;
 
 // ---------------------------------------------------------------- a launch (launch.cpp)
 
+// A block that has come to a counter.
+struct Came {
+  uint64_t block;       // of the grid
+  uint64_t epoch;       // then
+  uint32_t thread;      // which came for it
+  bool released;        // whether what the block wrote before can be seen
+};
+
 struct Launch {
   const tk_emu_kernel *kernel;
   tk_emu_uint3 grid, block;
@@ -130,6 +139,8 @@ struct Launch {
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::string report;
+  std::mutex counting;
+  std::map<uint32_t *, std::vector<Came>> came;  // to each counter, since it was zero
 };
 
 // What runs a kernel's grid; the memory of its arguments is 0. Returns what is wrong with it, or nothing.
@@ -160,6 +171,9 @@ struct Thread {
   uint32_t steps = 0;
   std::vector<PendingCopy> copies;
   int group = 0;
+  bool unfenced = false;     // it has written to global memory since its last fence
+  uint64_t fenced_at = 0;    // that fence, by Worker::fences; 0: none
+  uint32_t fence_epoch = 0;
 };
 
 class Cluster;
@@ -188,6 +202,10 @@ class Worker {
   Cluster *cluster = nullptr;
   uint32_t rank = 0, cluster_epoch = 0;
   uintptr_t kept_low = 0;
+  // Of a block that has come to a counter: when, who came before, and in which epoch a fence followed.
+  uint64_t fences = 0, came_at = 0;
+  uint32_t came_epoch = 0, came_thread = 0, seen_epoch = 0;
+  std::vector<Came> seen;
   uintptr_t shared_low, shared_high, image_base;
   uint32_t lane_bits;  // of a thread's number, its lane: sub-groups are powers of two
   Cell *cells, *parts;  // of words, side by side; three for each word: of its other bytes
@@ -274,6 +292,14 @@ class Cluster {
   std::vector<Member> members_;  // by rank
 };
 
+// ---------------------------------------------------------------- counters of blocks (counters.cpp)
+
+void begin_counting(Worker &from);  // a block
+void fence(Worker &from);           // of the device, by the thread that runs
+uint32_t come(Worker &from, uint32_t *counter, uint32_t most);  // what was there
+bool has_seen(const Worker &from, uint64_t block, uint32_t thread, uint64_t epoch, bool *unreleased);
+std::string left_behind(const Launch &launch);  // what is wrong with counters at the end, or nothing
+
 // ---------------------------------------------------------------- what accesses cost (access.cpp)
 
 // Compiled in for `tk inspect --access` alone (verify/access.py): other runs of kernels pay nothing for it.
@@ -288,6 +314,7 @@ void note_copy(uintptr_t shared, uintptr_t global, int bytes, const void *place)
 void note_wait(int pending, const void *place);
 void note_product();
 void note_step(const void *place);  // of the kernel's flow of control
+bool counts_accesses();             // of this host thread's blocks, one by one
 void note_barrier(const Worker &from, int line);
 void fold(const Worker &from, const Thread &last);  // every lane up to `last`, of its sub-group, has gone as far as it can
 #else
@@ -296,6 +323,7 @@ inline void note_wide(uintptr_t, int) {}
 inline void note_copy(uintptr_t, uintptr_t, int, const void *) {}
 inline void note_wait(int, const void *) {}
 inline void note_product() {}
+inline bool counts_accesses() { return false; }
 inline void note_barrier(const Worker &, int) {}
 inline void fold(const Worker &, const Thread &) {}
 #endif
@@ -315,7 +343,8 @@ std::string fellow_text(const Worker &from, uint32_t number);  // "thread (1, 0,
 std::string place_text(const void *place);  // "; line 12: `...`", empty where it is not known
 std::string earlier_text(uint32_t place);    // " (line 12: `...`)"
 std::string line_text(int line);
-std::string element_text(const Worker &from, uintptr_t address, size_t bytes);  // "b0[12]"; bytes: of an access there
+std::string global_text(const Launch &launch, uintptr_t address);  // "b0[12]", empty where no argument points
+std::string element_text(const Worker &from, uintptr_t address, size_t bytes);  // the same of any memory; bytes: of an access
 
 }  // namespace tk::emu
 

@@ -204,7 +204,7 @@ bool launch_emulated(const EmulatedLaunch &wanted, char *message, int64_t size) 
       std::memcpy(region.memory, region.original, static_cast<size_t>(region.bytes));
     run_grid(launch);
     hand_back(launch);
-    report = launch.report;
+    report = launch.report.empty() ? left_behind(launch) : launch.report;
   }
   if (!report.empty()) std::snprintf(message, static_cast<size_t>(size), "%s: %s", wanted.function, report.c_str());
   return report.empty();
@@ -278,6 +278,7 @@ void Worker::begin_block(const tk_emu_uint3 &index) {
     thread.group = 0;
     thread.copies.clear();
   }
+  begin_counting(*this);
 }
 
 void Worker::run_block() {

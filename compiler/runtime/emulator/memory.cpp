@@ -39,13 +39,18 @@ std::string shared_text(const Worker &from, uintptr_t low, uintptr_t address, si
 
 }  // namespace
 
-std::string element_text(const Worker &from, uintptr_t address, size_t bytes) {
-  for (const Region &region : from.launch.regions) {
+std::string global_text(const Launch &launch, uintptr_t address) {
+  for (const Region &region : launch.regions) {
     const uintptr_t start = reinterpret_cast<uintptr_t>(region.memory);
     if (address < start || address >= start + static_cast<uintptr_t>(region.bytes)) continue;
     return region.names + text("[%lld]", static_cast<long long>(address - start) / static_cast<long long>(region.element_bytes));
   }
-  std::string found = shared_text(from, from.shared_low, address, bytes);
+  return "";
+}
+
+std::string element_text(const Worker &from, uintptr_t address, size_t bytes) {
+  std::string found = global_text(from.launch, address);
+  if (found.empty()) found = shared_text(from, from.shared_low, address, bytes);
   if (found.empty() && from.cluster != nullptr)
     if (const Worker *owner = from.cluster->owner_of(from, address))
       found = shared_text(from, owner->kept_low, address, bytes) + " of " + block_text(*owner);

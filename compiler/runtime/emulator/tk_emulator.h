@@ -36,6 +36,8 @@ uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
 void tk_emu_aligned(const void *at, int bytes); /* checks it */
 uint64_t tk_emu_atomic_read(const void *at, int bytes);
 uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int bytes); /* what was there */
+void tk_emu_fence();
+uint32_t tk_emu_come(uint32_t *counter, uint32_t most); /* up to there, then from zero again; what was there */
 void tk_emu_async_copy(void *shared, const void *global, int bytes);  /* null: zeros */
 void tk_emu_async_commit();
 void tk_emu_async_wait(int pending);
@@ -132,7 +134,7 @@ static inline void __syncthreads(int line = __builtin_LINE()) { tk_emu_barrier(l
 static inline void __syncwarp(uint64_t lanes = ~(uint64_t)0, int line = __builtin_LINE()) {
   tk_emu_subgroup_barrier(lanes, line);
 }
-static inline void __threadfence() {}
+static inline void __threadfence() { tk_emu_fence(); }
 static inline void __threadfence_block() {}
 /* HIP has no function for it: what generated kernels say. In CUDA they say __syncwarp(). */
 #define TK_SUBGROUP_BARRIER() __syncwarp()
@@ -204,6 +206,7 @@ TK_EMU_ATOMIC(And, old & value)
 TK_EMU_ATOMIC(Or, old | value)
 TK_EMU_ATOMIC(Xor, old ^ value)
 TK_EMU_ATOMIC(Exch, (old, value))
+static inline unsigned int atomicInc(unsigned int *at, unsigned int most) { return tk_emu_come(at, most); }
 template <class T> static inline T atomicCAS(T *at, T expected, T wanted) {
   return tk_emu_value<T>(tk_emu_atomic_swap(at, tk_emu_bits(expected), tk_emu_bits(wanted), sizeof(T)));
 }

@@ -158,6 +158,18 @@ uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int by
   return bytes == 4 ? swap<uint32_t>(at, expected, wanted) : swap<uint64_t>(at, expected, wanted);
 }
 
+void tk_emu_fence() { fence(*worker); }
+
+uint32_t tk_emu_come(uint32_t *counter, uint32_t most) {
+  Worker &from = *worker;
+  check(reinterpret_cast<uintptr_t>(counter), sizeof *counter, Use::kAtomic, TK_PLACE);
+  note(reinterpret_cast<uintptr_t>(counter), sizeof *counter, Use::kAtomic, TK_PLACE);
+  const Busy busy(from);
+  // Where blocks run one by one, of all that would come, the one with the largest place along z is the last.
+  if (counts_accesses()) return from.block_index.z % (most + 1);
+  return come(from, counter, most);
+}
+
 // The worst that hardware may do: the copy comes when it is waited for, not earlier.
 void tk_emu_async_copy(void *shared, const void *global, int bytes) {
   Worker &from = *worker;

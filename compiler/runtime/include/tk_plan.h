@@ -59,17 +59,18 @@ TK_HIDDEN const int64_t *tk_symbols(const tk_exec *exec);
 
 /* Where an argument of a step lies. */
 enum {
-  TK_ARG_INPUT = 0,  /* input `index` of the model, plus `offset` bytes */
-  TK_ARG_OUTPUT = 1, /* output `index` of the model, plus `offset` bytes */
-  TK_ARG_CONST = 2,  /* `offset` bytes into the constants; index is 0. Never written. */
-  TK_ARG_ARENA = 3   /* `offset` bytes into the arena of the context; index is 0 */
+  TK_ARG_INPUT = 0,   /* input `index` of the model, plus `offset` bytes */
+  TK_ARG_OUTPUT = 1,  /* output `index` of the model, plus `offset` bytes */
+  TK_ARG_CONST = 2,   /* `offset` bytes into the constants; index is 0. Never written. */
+  TK_ARG_ARENA = 3,   /* `offset` bytes into the arena of the context; index is 0 */
+  TK_ARG_COUNTERS = 4 /* `offset` bytes into what a device's context has that is zero between runs; index is 0 */
 };
 
 typedef struct tk_arg {
   int32_t kind;
   int32_t index;
   int64_t offset;
-  int64_t sample_offset; /* in the arena: so many bytes more for each step of symbol 0 */
+  int64_t sample_offset; /* in the arena: so many bytes more for each step of symbol 0 (or its counters) */
 } tk_arg;
 
 typedef struct tk_step {
@@ -163,6 +164,7 @@ typedef struct tk_device_plan {
   int32_t n_ends;
   int32_t sample_alignment;     /* not 0: a run has as many times the blocks along z as symbol 0 says, and in each tensor
                                  * whose first dimension that is, samples begin at multiples of so many bytes */
+  int64_t counter_bytes;        /* of what is zero between runs: launches leave it so. For each sample of a free batch */
   const tk_turn *turns;         /* of each step; null where all launches follow each other */
   const int32_t *waits;         /* numbers of steps */
   int32_t n_waits;

@@ -111,6 +111,22 @@ tk_status DeviceContext::place_samples(const std::vector<int64_t> &symbols) {
   return reserve(&room_->blocks, blocks);
 }
 
+// Launches leave counters as they found them; a run that fails may not come to that.
+tk_status DeviceContext::clear_counters() {
+  const int64_t bytes = checked_product(model_.plan->device->counter_bytes, samples_);
+  if (bytes < 0) return no_memory(model_.plan->device->counter_bytes);
+  Room &room = *room_;
+  if (bytes == 0 || (room.counters_clear && room.counters.bytes >= bytes)) return TK_OK;
+  if (const tk_status status = queue_->finish()) return status;  // a run before may still be at work there
+  if (const tk_status status = reserve(&room.counters, bytes)) return status;
+  Mapping zeros;
+  if (!zeros.allocate(room.counters.bytes)) return no_memory(room.counters.bytes);
+  if (const tk_status status = queue_->upload(room.counters.data, zeros.data(), room.counters.bytes)) return status;
+  if (const tk_status status = queue_->finish()) return status;
+  room.counters_clear = true;
+  return TK_OK;
+}
+
 void DeviceContext::size_grids(const std::vector<int64_t> &symbols) {
   const tk_device_plan &plan = *model_.plan->device;
   grids_.resize(static_cast<size_t>(plan.n_launches));
@@ -222,10 +238,11 @@ void DeviceContext::resolve() {
     for (int32_t i = 0; i < launches[n].n_args; ++i) {
       const tk_arg &arg = plan.args[plan.device->args[launches[n].first_arg + i]];
       const size_t index = static_cast<size_t>(arg.index);
-      unsigned char *base = arg.kind == TK_ARG_INPUT    ? inputs_[index]
-                            : arg.kind == TK_ARG_OUTPUT ? outputs_[index]
-                            : arg.kind == TK_ARG_CONST  ? static_cast<unsigned char *>(model_.device_constants)
-                                                        : room_->arena.data;
+      unsigned char *base = arg.kind == TK_ARG_INPUT      ? inputs_[index]
+                            : arg.kind == TK_ARG_OUTPUT   ? outputs_[index]
+                            : arg.kind == TK_ARG_CONST    ? static_cast<unsigned char *>(model_.device_constants)
+                            : arg.kind == TK_ARG_COUNTERS ? room_->counters.data
+                                                          : room_->arena.data;
       pointers_.push_back(base == nullptr ? nullptr : base + arg.offset + arg.sample_offset * samples_);
     }
     if (launches[n].block_bytes != 0) pointers_.push_back(room_->blocks.data);
@@ -448,7 +465,16 @@ tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::v
 tk_status DeviceContext::run(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
                              const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
                              const std::vector<Box> &output_boxes, const Timing &timing) {
+  const tk_status status = run_on_device(symbols, inputs, input_boxes, outputs, output_boxes, timing);
+  if (status != TK_OK) room_->counters_clear = false;
+  return status;
+}
+
+tk_status DeviceContext::run_on_device(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
+                                       const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
+                                       const std::vector<Box> &output_boxes, const Timing &timing) {
   if (const tk_status status = place_samples(symbols)) return status;
+  if (const tk_status status = clear_counters()) return status;
   size_grids(symbols);
   if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, timing)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more

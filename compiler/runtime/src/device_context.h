@@ -40,18 +40,21 @@ class DeviceContext {
     int64_t bytes = 0;
   };
 
-  // Memory that is undefined between runs.
+  // Memory that is undefined between runs, but for counters.
   struct Room {
     explicit Room(std::shared_ptr<Device> of) : device(std::move(of)) {}
     ~Room() {
       device->release(arena.data);
       device->release(blocks.data);
+      device->release(counters.data);
     }
     Room(const Room &) = delete;
     Room &operator=(const Room &) = delete;
 
     const std::shared_ptr<Device> device;
     Own arena, blocks;
+    Own counters;                 // zero between runs
+    bool counters_clear = false;  // as known: not where they are new, or a run failed
   };
 
   using Grids = std::vector<std::array<uint32_t, 3>>;
@@ -65,6 +68,9 @@ class DeviceContext {
   };
 
   DeviceContext(const tk_model &model, bool callers_stream);
+  tk_status run_on_device(const std::vector<int64_t> &symbols, const std::vector<Buffer> &inputs,
+                          const std::vector<Box> &input_boxes, const std::vector<Buffer> &outputs,
+                          const std::vector<Box> &output_boxes, const Timing &timing);
   tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
                     const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, const Timing &timing);
   tk_status reserve(Own *own, int64_t bytes);
@@ -74,6 +80,7 @@ class DeviceContext {
   int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
   tk_status reserve_room();
   tk_status place_samples(const std::vector<int64_t> &symbols);
+  tk_status clear_counters();
   void size_grids(const std::vector<int64_t> &symbols);
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   // States lie in the memory of the outputs that they are extended to.

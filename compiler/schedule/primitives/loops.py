@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from compiler.loops.ir import RANK, Binary, Block, Expr, For, ForKind, Func, Load, Store, Var, const
+from compiler.loops.ir import PART, RANK, Binary, Block, Expr, For, ForKind, Func, Load, Store, Var, const
 from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify
 from compiler.schedule.primitives.base import Primitive, Value
@@ -24,7 +24,8 @@ from compiler.schedule.rewriting import nest, rebind, replace_statements
 
 UNROLL_LIMIT = 1024
 _ASSOCIATIVE = frozenset({"add", "mul", "min", "max"})
-BIND_TAGS = (*(f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), RANK)
+_AXES = (f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
+BIND_TAGS = (*_AXES, RANK, PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +331,7 @@ class Bind(Primitive[None]):
     """Give the iterations of a loop to an axis of the hardware, or to virtual threads.
 
     loop: the loop, not a reduce loop. tag: blockIdx, threadIdx or vthread, with axis .x, .y or .z, or
-    blockRank: the blocks of a cluster.
+    blockRank: the blocks of a cluster; or blockPart: blocks of which the last one does what follows.
     Outputs: none.
     rewrite: for i in n: B(i) -> bound(threadIdx.x) i in n: B(i)
     Halide: gpu_blocks, gpu_threads; TVM: bind.

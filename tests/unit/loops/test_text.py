@@ -199,6 +199,7 @@ def statements() -> list[Stmt]:
         ir.If(B, ir.If(B, one()), one()),
         ir.AtomicUpdate("add", X, (I, J), const(1, F32)),
         ir.AtomicUpdate("and", X, (I, J), const(1, F32)),
+        ir.LastBlock(X, (I, J), 4, Seq((one(), let))),
         ir.Evaluate(Call("f", (I,), I64)),
         ir.Evaluate(Call("barrier", (I,), I64)),
         ir.Evaluate(Call("let", (), I64)),

@@ -40,7 +40,7 @@ def cut(
     func: Func, chunks: int, facts: TargetFacts, way: int = 1, **others: tuple[int, ...]
 ) -> tuple[Func, Func, ReplayChooser]:
     """As scheduled and as lowered, and what was decided."""
-    chosen = {"y.chunks": (chunks,), "y.cluster": (way,), **others}
+    chosen = {"y.chunks": (chunks,), "y.adds_up": (way,), **others}
     chooser = ReplayChooser(chosen, AnalyticChooser())
     scheduled = schedule_func(func, {}, facts, chooser).func
     return scheduled, lower_all(scheduled, facts), chooser
@@ -98,12 +98,12 @@ def test_blocks_read_what_others_left_and_write_their_own() -> None:
 )
 def test_else_another_launch_does(facts: TargetFacts, chunks: int) -> None:
     _, lowered, chooser = cut(product(8, 12, 384), chunks, facts)
-    assert "y.cluster" not in chooser.decisions
+    assert "y.adds_up" not in chooser.decisions
     assert len(render_launches(lowered, 0, CUDA, facts).launches) == 2
     assert "cluster" not in render_launches(lowered, 0, CUDA, facts).text
 
 
 def test_either_way_can_be_decided() -> None:
     _, lowered, chooser = cut(product(8, 12, 384), 4, HOPPER, way=0)
-    assert chooser.decisions["y.cluster"] == (0,)
+    assert chooser.decisions["y.adds_up"] == (0,)
     assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 2

@@ -155,7 +155,7 @@ def test_a_cluster_adds_chunks_up_in_the_same_launch() -> None:
     facts = get_target("cuda:sm_90").facts
     graph, func, values = joined(pair(64, 8, 12, add=True))
     product = [name for name in Schedule(func).blocks() if name.startswith("conv")][-1]
-    chosen = {f"made.{product}.chunks": (4, 2), f"made.{product}.cluster": (1,)}
+    chosen = {f"made.{product}.chunks": (4, 2), f"made.{product}.adds_up": (1,)}
     done = schedule_func(func, {}, facts, ReplayChooser(chosen, AnalyticChooser())).func
     lowered = lower_all(done, facts)
     (launch,) = render_launches(lowered, 0, CUDA, facts).launches

@@ -18,11 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.core.target import TargetFacts
-from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CLUSTER, RANK, Expr
+from compiler.loops.ir import CLUSTER, RANK
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.threads.axes import read_by
-from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.schedule import Schedule
 
 
@@ -31,26 +28,7 @@ def most_blocks(facts: TargetFacts) -> int:
     return (facts.limit("blocks_per_cluster") or 1) if CLUSTER in facts.scopes else 1
 
 
-def lay_out_parts(schedule: Schedule, name: str, parts: str, roles: Sequence[Expr]) -> None:
-    """Let `parts`, and the block `name` that adds them up, run over rows and columns.
-
-    roles: chunk, row and column of an element of `parts`, by its axes. Raises ScheduleError where the block
-    reads it in another order.
-    """
-    site = schedule.site(name)
-    (shape,) = {load.buffer.shape for load in site.loads if load.buffer.name == parts}
-    chunk, *results = read_by(site, parts, roles)
-    last = take_result(schedule, name, follow=True)
-    total, rank = schedule.site(name).target, len(site.spatial)
-    ends = read_by(schedule.site(last), total, results)
-    count = len(schedule.site(last).spatial)
-    schedule.transform_block_layout(name, IndexMap.of(len(site.block.iters), [*results, chunk]))
-    schedule.transform_layout(total, IndexMap.of(rank, results))
-    schedule.transform_block_layout(last, IndexMap.of(count, ends))
-    schedule.transform_layout(parts, IndexMap.of(len(shape), roles))
-
-
-def place_sums(schedule: Schedule, name: str, tile: str) -> tuple[str, str]:
+def place_shares(schedule: Schedule, name: str, tile: str) -> tuple[str, str]:
     """Place block `name` behind the products of a tile: a share of it for each block of the cluster.
 
     tile: the loop over tiles that a cluster computes. Gives the loops over rows and columns of a share.

@@ -29,6 +29,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.options import Named
+from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import Axes, Part, find_axes, number_of
 from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
@@ -45,7 +46,9 @@ from compiler.schedule.rules.threads.made_tile import (
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
     LAUNCH_SECONDS,
+    Best,
     Ways,
+    best_of,
     choose_chunks,
     chunk_counts,
     cut_sum,
@@ -74,11 +77,11 @@ def cycles_saved(
 def _ways(problem: GemmProblem, windows: WindowReads, facts: TargetFacts) -> Ways:
     """Numbers of chunks, and of results below each other in a thread, with who may add the chunks up."""
 
-    def cycles(below: int) -> Callable[[GemmProblem], float]:
-        return lambda one: least_of(made_tiles(one, windows, below, facts, few=True))
+    def best(below: int) -> Callable[[GemmProblem], Best]:
+        return lambda one: best_of(made_tiles(one, windows, below, facts, few=True), MadeTile)
 
     return {
-        (chunks, below): ways_to_add(problem, chunks, facts, cycles(below))
+        (chunks, below): ways_to_add(problem, chunks, facts, best(below))
         for chunks in chunk_counts(problem, facts, _LEAST_STEPS)
         for below in windows.belows()
     }
@@ -102,11 +105,11 @@ def depthwise_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     if not any(ways.values()):
         return False
     named = Named(chooser, "made")
-    (chunks, below), in_cluster = choose_chunks(named, product.name, ways)
-    make = _Make(first.name, product.name, windows, chunks, below, product.name if in_cluster else "")
+    (chunks, below), adder = choose_chunks(named, product.name, ways)
+    make = _Make(first.name, product.name, windows, chunks, below, adder)
     if chunks == 1:
         return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in (True, False))
-    makes = (make, replace(make, adds_up="")) if in_cluster else (make,)
+    makes = (make, replace(make, adder=None)) if adder is not None else (make,)
     return any(schedule.attempt(one.run, facts, named, follow=False) for one in makes)
 
 
@@ -152,7 +155,7 @@ def _uses(value: Expr, buffer: str) -> bool:
 class _Make:
     """How one launch is to make both: chunks of the sum, and results of the window below each other.
 
-    adds_up: the block that adds the chunks up, where a cluster does that.
+    adder: what adds the chunks up, but for a launch.
     """
 
     first: str
@@ -160,7 +163,7 @@ class _Make:
     windows: WindowReads
     chunks: int
     below: int
-    adds_up: str
+    adder: Adder | None
 
     def run(self, schedule: Schedule, facts: TargetFacts, chooser: Chooser, *, follow: bool) -> None:
         """The product with what it is made of; then what adds chunks up."""
@@ -172,7 +175,7 @@ class _Make:
         if axes is None:
             raise ScheduleError(f"block {name} is no sum of products in chunks")
         _MadeGemm(self, name, block, axes, facts, chooser).run(schedule, follow=follow)
-        if self.chunks > 1 and not self.adds_up:
+        if self.chunks > 1 and self.adder is None:
             alone(schedule, self.product, facts, chooser)
 
 
@@ -184,7 +187,7 @@ class _MadeGemm(ImplicitGemm):
     def __init__(
         self, make: _Make, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser
     ) -> None:
-        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adds_up)
+        super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adder)
         self.make = make
 
     def run(self, schedule: Schedule, *, follow: bool) -> None:

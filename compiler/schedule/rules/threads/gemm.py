@@ -23,7 +23,6 @@ from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import (
     CONSTANT,
-    RANK,
     REGISTER,
     SHARED,
     Buffer,
@@ -40,6 +39,7 @@ from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import plainly_indexed
 from compiler.schedule.rules.options import decide
+from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import (
     Axes,
     Part,
@@ -49,7 +49,6 @@ from compiler.schedule.rules.threads.axes import (
     number_of,
     read_by,
 )
-from compiler.schedule.rules.threads.cluster import lay_out_parts, place_sums, share_sums
 from compiler.schedule.rules.threads.common import THREAD, divisors
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import (
@@ -90,11 +89,11 @@ _RATHER_MORE = 2.5
 
 
 def implicit_gemm(
-    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adder: Adder | None = None
 ) -> bool:
     """Schedule a sum of products and its epilogue; False when the structure does not fit.
 
-    adds_up: the block that adds up in a cluster of blocks what the batches are parts of.
+    adder: what adds up in the same launch what the batches are parts of.
     """
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
@@ -102,21 +101,27 @@ def implicit_gemm(
         return False
     if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
         return False
-    gemm = ImplicitGemm(name, block, axes, facts, chooser, adds_up)
+    gemm = ImplicitGemm(name, block, axes, facts, chooser, adder)
     return any(schedule.attempt(gemm.run, follow=follow) for follow in (True, False))
 
 
 class ImplicitGemm:
     """The steps of the rule, in the order in which they are applied.
 
-    `batches` is the number of axes in front of rows and columns: 1 or 0. `adds_up` names the block that adds
-    up what batches come to, if they are chunks of a sum and the blocks of a cluster have one each.
+    `batches` is the number of axes in front of rows and columns: 1 or 0. `adder` adds up
+    in the same launch what batches come to, if they are chunks of a sum.
     """
 
     def __init__(
-        self, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+        self,
+        name: str,
+        block: Site,
+        axes: Axes,
+        facts: TargetFacts,
+        chooser: Chooser,
+        adder: Adder | None = None,
     ) -> None:
-        self.name, self.block, self.axes, self.adds_up = name, block, axes, adds_up
+        self.name, self.block, self.axes, self.adder = name, block, axes, adder
         self.facts, self.chooser = facts, chooser
         self.batches = 1 if axes.batch else 0
         reduce = [
@@ -163,7 +168,8 @@ class ImplicitGemm:
             window=_window(self.inner),
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
-            passed=bool(self.adds_up),
+            passed=self.adder is not None and self.adder.in_cluster,
+            counted=self.adder is not None and not self.adder.in_cluster,
         )
 
     # -- axes
@@ -202,8 +208,8 @@ class ImplicitGemm:
         self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))
         self.s.transform_layout(self.total, IndexMap.of(spatial, roles))
         self.s.transform_block_layout(last, ends)
-        if self.adds_up:
-            lay_out_parts(self.s, self.adds_up, self.s.site(last).target, roles)
+        if self.adder is not None:
+            self.adder.lay_out_parts(self.s, self.s.site(last).target, roles)
 
     def epilogue_map(self, last: str, roles: Sequence[Expr]) -> IndexMap:
         """The same roles in terms of the iterations of the block that reads the result."""
@@ -282,7 +288,8 @@ class ImplicitGemm:
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        sums = place_sums(self.s, self.adds_up, col_block) if self.adds_up else None
+        threads = [(THREAD, tile.threads)]
+        sums = self.place_sums(col_block, threads)
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
@@ -292,14 +299,22 @@ class ImplicitGemm:
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         self.bind_grid(grid)
-        if sums is not None:
-            share_sums(self.s, sums, [(THREAD, tile.threads)])
+        if self.adder is not None:
+            self.adder.share(self.s, sums, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 
+    def place_sums(self, tile: str, threads: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+        """Place what adds chunks up behind the products of a tile; the loops that it is to share."""
+        if self.adder is None:
+            return ()
+        block = self.s.site(self.adder.name)
+        ends = [block, *(self.s.site(one.name) for one in self.s.program.readers(block.target))]
+        return self.adder.place(self.s, tile, threads, min(4, *map(self.wide, ends)))
+
     def grid(self, batch: Sequence[str], row: str, column: str) -> list[str]:
-        """The loops over blocks, outermost first: those of a cluster are the innermost ones."""
-        return [row, column, *batch] if self.adds_up else [*batch, row, column]
+        """The loops over blocks, outermost first: those of chunks that are added up are the innermost."""
+        return [*batch, row, column] if self.adder is None else [row, column, *batch]
 
     def epilogue(self, tile: ThreadTile, follow: Sequence[str], lanes: int) -> None:
         row, column = follow[-2:]
@@ -320,9 +335,9 @@ class ImplicitGemm:
         Blocks that follow each other may also share columns, or be of a group of columns: fewer of what they
         read has to stay in the cache.
         """
-        if self.adds_up:
+        if self.adder is not None:
             *grid, chunk = grid
-            self.s.bind(chunk, RANK)
+            self.s.bind(chunk, self.adder.tag)
         *batch, row, column = grid
         rows, columns = (extent_of(self.s.loop(loop).extent) for loop in (row, column))
         wide = self.facts.limit("grid_y") or 0

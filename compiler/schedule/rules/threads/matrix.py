@@ -34,8 +34,8 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
+from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import Part, extent_of_parts, find_axes
-from compiler.schedule.rules.threads.cluster import place_sums, share_sums
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks
 from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
@@ -68,11 +68,11 @@ where machine code is predicted to take 11.4 us on threads and 4.9 on units (a s
 
 
 def matrix_gemm(
-    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adds_up: str = ""
+    schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser, adder: Adder | None = None
 ) -> bool:
     """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits.
 
-    adds_up: as for `implicit_gemm`.
+    adder: as for `implicit_gemm`.
     """
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
@@ -82,7 +82,7 @@ def matrix_gemm(
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
     if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
         return False
-    return MatrixGemm(name, block, axes, facts, chooser, adds_up).apply(schedule, units)
+    return MatrixGemm(name, block, axes, facts, chooser, adder).apply(schedule, units)
 
 
 def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
@@ -224,7 +224,8 @@ class MatrixGemm(ImplicitGemm):
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        sums = place_sums(self.s, self.adds_up, col_block) if self.adds_up else None
+        threads = [(_GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
+        sums = self.place_sums(col_block, threads)
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)
         if tile.stages > 1 and len(rounds) > 1:
@@ -242,9 +243,8 @@ class MatrixGemm(ImplicitGemm):
         if gathered:
             self.s.unroll(part)
         self.bind_grid(grid)
-        if sums is not None:
-            groups = tile.along_rows * tile.along_columns
-            share_sums(self.s, sums, [(_GROUP, groups), (THREAD, unit.lanes)])
+        if self.adder is not None:
+            self.adder.share(self.s, sums, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 

@@ -6,9 +6,10 @@ its sum is cut into chunks, which become a batch of the sum of products:
     parts[chunk, ...] = sum over the chunk                 the rule for sums of products, with a batch more
     output[...] = epilogue(sum of parts[...])              a thread for each result
 
-What the chunks come to lies in global memory, and a second launch adds it up; or a cluster of blocks has one
-each, and adds them up itself (`cluster.py`). How many chunks, one among them, and which of the two, are
-decisions by cost: that of the tiles, of the bytes, and of the launch or the barriers of the cluster.
+What the chunks come to lies in global memory, and a second launch adds it up, or the last of the blocks that
+make them (`last_block.py`); or a cluster of blocks has one each, and adds them up itself (`cluster.py`). How
+many chunks, one among them, and which of the ways, are decisions by cost: that of the tiles, of the bytes,
+and of the launch, the trips to the counter or the barriers of the cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import IndexMap
@@ -26,14 +29,16 @@ from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
+from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import find_axes, free_iterations
 from compiler.schedule.rules.threads.cluster import most_blocks
 from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow
+from compiler.schedule.rules.threads.last_block import has_last_block
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
-from compiler.schedule.rules.threads.matrix_tile import matrix_options
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.reduction import alone
-from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, over_sizes, thread_tiles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, over_sizes, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -65,8 +70,15 @@ _CLUSTER_SECONDS = 0.6e-6
 _PASSED_BYTES_A_CYCLE = 32
 """What a unit writes and reads of the memory of a cluster in a cycle: an estimate, not measured."""
 
-_LAUNCH, _CLUSTER = (0,), (1,)
-"""Ways to add chunks up, as decisions."""
+_LAST_SECONDS = 1.9e-6
+"""What the others wrote becomes visible, the last block is found, and its first reads come: three trips to
+the last cache. An estimate, not measured."""
+
+_READ_BYTES_A_CYCLE = 48
+"""What a unit reads of the last cache in a cycle where few others do so: an estimate, not measured."""
+
+_LAUNCH, _CLUSTER, _LAST = (0,), (1,), (2,)
+"""Ways to add chunks up, as decisions: a second launch, a cluster, the last block."""
 
 _DOUBT = 1.1
 """Chunks have to be so much better by estimate: it is one, and what adds them up is certain."""
@@ -84,24 +96,24 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     ways = _ways(problem, usable(block, facts)[:1], facts)
     if not any(ways.values()):
         return False
-    (chunks,), in_cluster = choose_chunks(chooser, name, ways)
+    (chunks,), adder = choose_chunks(chooser, name, ways)
     if chunks == 1:
         return False
-    ended = in_cluster and schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, name)
-    return ended or schedule.attempt(_by_chunks, name, block, chunks, facts, chooser)
+    adders = (adder, None) if adder is not None else (None,)
+    return any(schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, one) for one in adders)
 
 
 Ways = Mapping[tuple[int, ...], Sequence[Option]]
 """For numbers of chunks, with what else is decided at once: who may add them up, and the cycles it takes."""
 
 
-def choose_chunks(chooser: Chooser, name: str, ways: Ways) -> tuple[tuple[int, ...], bool]:
-    """The number of chunks of block `name`, and whether a cluster adds them up; some way has to fit."""
+def choose_chunks(chooser: Chooser, name: str, ways: Ways) -> tuple[tuple[int, ...], Adder | None]:
+    """The number of chunks of block `name`, and what adds them up but a launch; some way has to fit."""
     fewest = [Option(value, min(item.cost for item in found)) for value, found in ways.items() if found]
     value = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else fewest[0].value
     found = ways[value]
-    way = chooser.choose(f"{name}.cluster", found) if len(found) > 1 else found[0].value
-    return value, way == _CLUSTER
+    way = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
+    return value, Adder(name, value[0], way == _CLUSTER) if way != _LAUNCH else None
 
 
 def _by_chunks(
@@ -111,12 +123,12 @@ def _by_chunks(
     chunks: int,
     facts: TargetFacts,
     chooser: Chooser,
-    adds_up: str = "",
+    adder: Adder | None,
 ) -> bool:
     parts = cut_sum(schedule, name, block, chunks)
-    if not any(rule(schedule, parts, facts, chooser, adds_up) for rule in (matrix_gemm, implicit_gemm)):
+    if not any(rule(schedule, parts, facts, chooser, adder) for rule in (matrix_gemm, implicit_gemm)):
         return False
-    if not adds_up:
+    if adder is None:
         alone(schedule, name, facts, chooser)
     return True
 
@@ -151,12 +163,15 @@ def one_of_chunks(problem: GemmProblem, chunks: int) -> GemmProblem:
 
 
 def product_cycles(
-    problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts, *, clusters: bool = True
+    problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts, *, measured: bool = False
 ) -> float:
-    """Estimated cycles of a sum of products in the way that costs least; infinite where nothing fits."""
+    """Estimated cycles of a sum of products in the way that costs least; infinite where nothing fits.
+
+    measured: of those ways alone whose costs were measured.
+    """
     if len(chunk_counts(problem, facts)) > 1:
         ways = chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())
-        found = [item for item in ways if clusters or item.value == _LAUNCH]
+        found = [item for item in ways if not measured or item.value == _LAUNCH]
     else:
         on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
         found = [*thread_tiles(problem, facts), *chain.from_iterable(on_units)]
@@ -164,28 +179,53 @@ def product_cycles(
 
 
 def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: TargetFacts) -> Ways:
-    def cycles(cut: GemmProblem) -> float:
+    def best(cut: GemmProblem) -> Best:
         # as if copies brought both factors: whether they can shows when the block has its layouts
-        on_units = (matrix_options(unit, replace(cut, plain=True), facts, few=True) for unit in matrix_units)
-        return least_of([*thread_tiles(cut, facts, _USUAL), *chain.from_iterable(on_units)])
+        copied = replace(cut, plain=True)
+        on_units = [
+            best_of(matrix_options(unit, copied, facts, few=True), partial(MatrixTile, unit))
+            for unit in matrix_units
+        ]
+        return min([best_of(thread_tiles(cut, facts, _USUAL), ThreadTile), *on_units])
 
-    return {(n,): ways_to_add(problem, n, facts, cycles) for n in chunk_counts(problem, facts)}
+    return {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
+
+
+class Best(NamedTuple):
+    """The cycles that the best tile takes, and its results; infinite where none fits."""
+
+    cycles: float
+    results: int
+
+
+def best_of(options: Sequence[Option], tile: Callable[..., BlockTile]) -> Best:
+    """That of some options, whose values `tile` makes tiles of."""
+    if not options:
+        return Best(math.inf, 0)
+    least = min(options, key=lambda item: item.cost)
+    made = tile(*least.value)
+    return Best(least.cost, made.rows * made.columns)
 
 
 def ways_to_add(
-    problem: GemmProblem, chunks: int, facts: TargetFacts, cycles: Callable[[GemmProblem], float]
+    problem: GemmProblem, chunks: int, facts: TargetFacts, best: Callable[[GemmProblem], Best]
 ) -> list[Option]:
-    """Who may add chunks up, with the cycles until it is done; cycles: of what is left, by its best tile."""
+    """Who may add chunks up, with the cycles until it is done; best: of what is left."""
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
     one = one_of_chunks(problem, chunks)
     if chunks == 1:
-        return _that_fit([Option(_LAUNCH, cycles(one))])
+        return _that_fit([Option(_LAUNCH, best(one).cycles)])
+    made = best(one)
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
-    found = [Option(_LAUNCH, _DOUBT * cycles(one) + parts_cycles(results, chunks, facts))]
+    found = [Option(_LAUNCH, _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         barriers = facts.hertz * _CLUSTER_SECONDS
-        found.append(Option(_CLUSTER, _DOUBT * cycles(replace(one, passed=True)) + passed + barriers))
+        found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
+    if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
+        stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
+        read = made.results * chunks * _BYTES / _READ_BYTES_A_CYCLE
+        found.append(Option(_LAST, _DOUBT * made.cycles + stored + read))
     return _that_fit(found)
 
 
@@ -200,8 +240,12 @@ def least_of(options: Sequence[Option]) -> float:
 
 def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
     """Estimated cycles of the launch that adds up so many parts of each result."""
-    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
-    return facts.hertz * (moved + LAUNCH_SECONDS)
+    return bytes_cycles(results * (2 * chunks + 1), facts) + facts.hertz * LAUNCH_SECONDS
+
+
+def bytes_cycles(elements: float, facts: TargetFacts) -> float:
+    """Cycles in which all units together move so many partial results to memory or from there."""
+    return facts.hertz * elements * _BYTES / (facts.bandwidth * units(facts))
 
 
 def cut_sum(schedule: Schedule, name: str, block: Site, chunks: int) -> str:

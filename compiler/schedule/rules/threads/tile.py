@@ -14,6 +14,7 @@ from itertools import product
 from typing import Protocol
 
 from compiler.core.target import TargetFacts
+from compiler.loops.ir import LastBlock
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.common import subgroup, units
 
@@ -100,7 +101,8 @@ class GemmProblem:
     holds, or a constant where a condition does not hold. window: where several axes number the terms that are
     staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
     bits. smaller: independent ones, rows and columns of runs that have a part only. passed: each
-    block leaves its results in shared memory, for the others of its cluster.
+    block leaves its results in shared memory, for the others of its cluster. counted: blocks come to a
+    counter.
     """
 
     batch: int
@@ -114,6 +116,7 @@ class GemmProblem:
     narrow: bool = False
     smaller: tuple[tuple[int, int, int], ...] = ()
     passed: bool = False
+    counted: bool = False
 
     @property
     def gathered(self) -> bool:
@@ -285,8 +288,9 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 
 
 def passed_bytes(tile: BlockTile, problem: GemmProblem) -> int:
-    """What a block leaves in shared memory for the others of its cluster."""
-    return tile.rows * tile.columns * WORD if problem.passed else 0
+    """What a block leaves in shared memory for the others of its cluster, or one thread for all others."""
+    told = LastBlock.SHARED_BYTES if problem.counted else 0
+    return told + (tile.rows * tile.columns * WORD if problem.passed else 0)
 
 
 def has_room(tile: BlockTile, facts: TargetFacts, passed: int = 0) -> bool:

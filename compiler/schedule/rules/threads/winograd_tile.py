@@ -276,5 +276,5 @@ def share_of_direct(func: Func, facts: TargetFacts) -> float | None:
     terms = shape.chunks * shape.channels
     direct = GemmProblem(1, shape.out, results // shape.out, terms, TAPS * terms, lanes, plain=True)
     units_there = usable(block, facts)
-    measured = product_cycles(direct, units_there, facts, clusters=False)
+    measured = product_cycles(direct, units_there, facts, measured=True)
     return max(_DOUBT * best / measured, _DOUBT_OF_BOTH * best / product_cycles(direct, units_there, facts))
