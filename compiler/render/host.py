@@ -157,8 +157,8 @@ class DevicePlan:
 
     sample_alignment: of a free batch, bytes of which the distance of samples in tensors is a multiple; a run
     has as many times the blocks along z as there are samples. 0: no batch is free. counter_bytes: of counters
-    that are zero between runs, for each sample. turns: one for each step, where a recorded run may have some of
-    them side by side.
+    that are zero between runs, for each sample. turns: one for each step, where a recorded run may have some
+    of them side by side.
     """
 
     target: str
