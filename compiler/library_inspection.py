@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from compiler.core.precision import precision_of
-from compiler.graph.branches import Branches, longest_chain
 from compiler.reports import (
     FreeDimension,
     ImageInfo,
@@ -72,19 +71,9 @@ def inspect_library(
         free=_free(manifest),
         states=tuple((one["input"], one["output"]) for one in manifest.get("states", ())),
         specialisations=tuple(_specialisation(one, manifest) for one in manifest.get("specialisations", ())),
-        recording=_recording(manifest),
+        recording=RecordingInfo(**manifest["recording"]) if "recording" in manifest else None,
         unread=unread,
     )
-
-
-def _recording(manifest: Mapping[str, Any]) -> RecordingInfo | None:
-    """Of the plan for all sizes."""
-    steps = manifest["steps"]
-    if not any("branch" in one for one in steps):
-        return None
-    branches = Branches(tuple(one["branch"] for one in steps), tuple(tuple(one["waits"]) for one in steps))
-    launches = [len(manifest["kernels"][one["kernel"]]["launches"]) for one in steps]
-    return RecordingInfo(branches.count, sum(launches), longest_chain(branches, launches))
 
 
 def _free(manifest: Mapping[str, Any]) -> tuple[FreeDimension, ...]:

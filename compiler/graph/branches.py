@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Touch:
     """Bytes from `begin` up to `end` of a memory that a step reads, or writes."""
 
     memory: Hashable
@@ -19,15 +19,15 @@ class Access:
     end: int
     writes: bool
 
-    def conflicts(self, other: Access) -> bool:
+    def conflicts(self, other: Touch) -> bool:
         """Whether two steps with these accesses have to keep their order."""
         same = self.memory == other.memory and self.begin < other.end and other.begin < self.end
         return same and (self.writes or other.writes)
 
 
-def dependencies(steps: Sequence[Sequence[Access]]) -> list[int]:
+def dependencies(steps: Sequence[Sequence[Touch]]) -> list[int]:
     """Of each step those before it that it conflicts with: one of both writes what the other touches."""
-    known: dict[Hashable, list[tuple[int, Access]]] = {}
+    known: dict[Hashable, list[tuple[int, Touch]]] = {}
     found = []
     for number, accesses in enumerate(steps):
         needs = 0

@@ -13,7 +13,7 @@ from math import prod
 from typing import Self
 
 from compiler.core.target import TargetFacts
-from compiler.graph.branches import Branches, latest, members, one_branch
+from compiler.graph.branches import Branches, latest, members
 from compiler.render.launch import Launch
 
 _LAUNCH_SECONDS = 2.2e-6
@@ -33,6 +33,8 @@ _REGISTERS = 128
 """Of a thread, where nothing is compiled yet: assumed."""
 _ALL = 1.0 + 1e-9
 """Of the device; sums of shares are rounded."""
+_RELUCTANCE = (0.25e-6, 1e-6, 1.75e-6, 2.5e-6, 4e-6)
+"""Seconds that a step has to win beside what it needs last: one at a time does not see what comes of it."""
 _DOUBT = 1.02
 """One branch is left only where others are so much better by estimate."""
 
@@ -86,13 +88,11 @@ def possible_branches(
     """
     edge = 0.0 if free else (facts.limit("edge_nanoseconds") or 0) * 1e-9
     works = [replace(one, share=0.0) for one in works] if free else works
-    planned = [
-        _Schedule(most, edge).of(works, needs) for most in range(1, (facts.limit("branches") or 1) + 1)
-    ]
-    single = planned[0]
-    several = [one for one in planned[1:] if one.branches.count > 1]
-    better = [one for one in several if one.seconds * _DOUBT < single.seconds]
-    return [*sorted(better, key=lambda one: one.seconds), Planned(one_branch(len(works)), single.seconds)]
+    most = range(2, (facts.limit("branches") or 1) + 1)
+    single = _Schedule(1, edge, 0.0).of(works, needs)
+    tried = [_Schedule(count, edge, won).of(works, needs) for count in most for won in _RELUCTANCE]
+    better = {one.branches: one for one in tried if one.seconds * _DOUBT < single.seconds}
+    return [*sorted(better.values(), key=lambda one: one.seconds), single]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,14 @@ class _Place:
 
 @dataclass(slots=True)
 class _Schedule:
-    """Steps placed so far, on at most so many branches; edge: seconds of one between two branches."""
+    """Steps placed so far, on at most so many branches.
+
+    edge: seconds of one between two branches. reluctance: what one more of them has to win.
+    """
 
     most: int
     edge: float
+    reluctance: float
     of_step: list[int] = field(default_factory=list)
     waits: list[tuple[int, ...]] = field(default_factory=list)
     before: list[int] = field(default_factory=list)
@@ -124,12 +128,13 @@ class _Schedule:
         return Planned(Branches(tuple(self.of_step), tuple(self.waits)), max(self.ends, default=0.0))
 
     def _best(self, work: Work, need: int) -> _Place:
-        """Where a step ends first; away from what it needs last, it has to be waited for later on, too."""
+        """Where a step ends first; beside what it needs last, it has to be waited for later on, too."""
         home = max(members(need), key=lambda step: self.ends[step], default=None)
         own = 0 if home is None else self.of_step[home]
         found = [self._place(one, work, need) for one in range(min(len(self.last) + 1, self.most))]
-        joined = _WHOLE_SECONDS + self.edge
-        return min(found, key=lambda one: (one.begin + joined * (one.branch != own), one.branch != own))
+        return min(
+            found, key=lambda one: (one.begin + self.reluctance * (one.branch != own), one.branch != own)
+        )
 
     def _place(self, branch: int, work: Work, need: int) -> _Place:
         previous = self.last[branch] if branch < len(self.last) else None
@@ -141,9 +146,9 @@ class _Schedule:
         return _Place(branch, self._free(max(ready, default=0.0) + _LAUNCH_SECONDS, work), waits)
 
     def _free(self, ready: float, work: Work) -> float:
-        """From when on there is room for a step up to its end; what had to wait for that has won nothing."""
+        """From when on there is room for a step up to its end; what waits for that long has won nothing."""
         others = [one for one in self.busy if one[1] > ready]
-        later = (end + _LAUNCH_SECONDS for end in sorted({end for _, end, _ in others}))
+        later = (end + min(end - ready, _LAUNCH_SECONDS) for end in sorted({end for _, end, _ in others}))
         return next(begin for begin in (ready, *later) if self._fits(begin, work, others))
 
     @staticmethod

@@ -18,7 +18,7 @@ from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.rules.options import decide
 from compiler.stages.job import CompileJob
-from compiler.stages.tuned import Branching, GraphChoices, Layouts
+from compiler.stages.tuned import BranchChoice, GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
@@ -43,12 +43,12 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     forks = (job.target.facts.limit("branches") or 1) > 1 and _forks(graph)
-    branches = decide(chooser, BRANCHES, Branching.BY_COST, [*Branching] if forks else ())
+    branches = decide(chooser, BRANCHES, BranchChoice.BY_COST, [*BranchChoice] if forks else ())
     return GraphChoices(
         fusion=fusion,
         attention=bool(joined),
         depthwise=bool(in_one),
-        branches=Branching(branches),
+        branches=BranchChoice(branches),
         layout=Layouts(layout),
         record=tuned.record,
         decisions=dict(chooser.decisions),

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
+from compiler.graph.branches import Branches, longest_chain
 from compiler.graph.extents import dims_text
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.text import print_func
@@ -73,6 +74,7 @@ def model_manifest(
     content |= {name: list(values) for name, values in left_out.items() if values}
     content |= {"graph": _graph(job.graph)} if job.graph.record else {}
     content |= {"limits": dict(sorted(job.options.limits.items()))} if job.options.limits else {}
+    content |= _recording(kernels, steps[0], plan)
     plugins = [{"name": name, "sha256": digest} for name, digest in target.plugins.identity]
     content |= {"plugins": plugins} if plugins else {}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
@@ -101,6 +103,17 @@ def _steps(steps: Sequence[Step], plan: HostPlan) -> list[dict[str, Any]]:
     for one, turn in zip(found, plan.device.turns if plan.device is not None else (), strict=False):
         one |= {"branch": turn.branch, "waits": list(turn.waits)}
     return found
+
+
+def _recording(kernels: Sequence[Kernel], steps: Sequence[Step], plan: HostPlan) -> dict[str, Any]:
+    """How many branches a recorded run has, and how many of its launches follow each other at most."""
+    turns = plan.device.turns if plan.device is not None else ()
+    if not turns:
+        return {}
+    branches = Branches(tuple(turn.branch for turn in turns), tuple(turn.waits for turn in turns))
+    launches = [len(kernels[step.kernel].launches) for step in steps]
+    chain = longest_chain(branches, launches)
+    return {"recording": {"branches": branches.count, "launches": sum(launches), "chain": chain}}
 
 
 def _tensors(

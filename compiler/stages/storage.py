@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from compiler.core.diagnostics import InternalError
-from compiler.graph.branches import Access, Branches, dependencies, one_branch
+from compiler.graph.branches import Branches, Touch, dependencies, one_branch
 from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, align, alive_together, plan_memory
@@ -36,7 +36,7 @@ from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_states,
 from compiler.stages.specialised import Imported
 from compiler.stages.states import states_of
 from compiler.stages.text import plan_text
-from compiler.stages.tuned import Branching
+from compiler.stages.tuned import BranchChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _stored(
         for kernel, step in zip(kernels, steps, strict=True)
     ]
     needs = dependencies([_accesses(laid_out, use) for use in uses])
-    free = job.graph.branches is Branching.FREE
+    free = job.graph.branches is BranchChoice.FREE
     for planned in possible_branches(works, needs, job.target.facts, free=free):
         branches = planned.branches
         found = plan_storage(laid_out, uses, shared=shared, together=on_device, branches=branches)
@@ -274,18 +274,18 @@ def _may_fork(graph: Graph, kernels: Sequence[Kernel], job: CompileJob) -> bool:
     """Whether steps may be side by side: where all sizes are known, and no memory of blocks is in common."""
     free = graph.symbols or graph.batch is not None
     common = any(launch.block_bytes for kernel in kernels for launch in kernel.launches)
-    several = (job.target.facts.limit("branches") or 1) > 1 and job.graph.branches is not Branching.NONE
+    several = (job.target.facts.limit("branches") or 1) > 1 and job.graph.branches is not BranchChoice.NONE
     return bool(several and kernels and not free and not common) and job.does_whole(PARALLEL_BRANCHES)
 
 
-def _accesses(laid_out: LaidOut, use: Use) -> list[Access]:
+def _accesses(laid_out: LaidOut, use: Use) -> list[Touch]:
     """What a step touches, each tensor that has memory of its own being one memory."""
     found = []
     for values, writes in ((use.reads, False), (use.writes, True)):
         for value in values:
             inside = laid_out.roots.get(value)
             memory, begin = (value, 0) if inside is None else (inside.parent, inside.offset)
-            found.append(Access(memory, begin, begin + _bytes(laid_out, value), writes))
+            found.append(Touch(memory, begin, begin + _bytes(laid_out, value), writes))
     return found
 
 
@@ -297,7 +297,7 @@ def _check_order(laid_out: LaidOut, uses: Sequence[Use], storage: Storage, branc
         slots += [(storage.slots[v], _bytes(laid_out, v), True) for v in use.writes]
         slots += [(slot, size, True) for slot, size in zip(own, use.workspace, strict=True)]
         accesses.append(
-            [Access((s.kind, s.index), s.offset, s.offset + size, writes) for s, size, writes in slots]
+            [Touch((s.kind, s.index), s.offset, s.offset + size, writes) for s, size, writes in slots]
         )
     if not branches.keep(dependencies(accesses)):
         raise InternalError("steps on several branches touch the same memory in any order")

@@ -37,7 +37,7 @@ class Layouts(IntEnum):
     DEAR_LANES = 4
 
 
-class Branching(IntEnum):
+class BranchChoice(IntEnum):
     """Which launches of a recorded run are side by side.
 
     None; by cost; by cost where edges between branches cost nothing and launches leave room for each other.
@@ -62,7 +62,7 @@ class GraphChoices:
     fusion: int | None = None
     attention: bool = True
     depthwise: bool = True
-    branches: Branching = Branching.BY_COST
+    branches: BranchChoice = BranchChoice.BY_COST
     layout: Layouts = Layouts.BY_COST
     record: str = ""
     decisions: Decisions = field(default_factory=dict)

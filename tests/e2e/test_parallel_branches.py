@@ -25,7 +25,7 @@ from compiler.stages.compilation import Compilation
 from compiler.stages.dump import PLAN
 from compiler.stages.graph_decisions import BRANCHES
 from compiler.stages.job import CompileJob
-from compiler.stages.tuned import Branching
+from compiler.stages.tuned import BranchChoice
 from tests.support.branching import any_branches
 from tests.support.emulated_models import TARGETS, text_only
 from tests.support.onnx_models import model, run_onnxruntime
@@ -169,12 +169,12 @@ def test_memory_bounds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "branch" not in planned(tmp_path)
 
 
-@pytest.mark.parametrize("decided", Branching)
-def test_a_decision_of_the_graph(decided: Branching, tmp_path: Path) -> None:
+@pytest.mark.parametrize("decided", BranchChoice)
+def test_a_decision_of_the_graph(decided: BranchChoice, tmp_path: Path) -> None:
     job = CompileJob.of(tmp_path / "m.onnx", compiler.CompileOptions(tmp_path / "m.so", TARGETS[0]))
     onnx.save(branching()[0], tmp_path / "m.onnx")
     job = replace(job, chooser=ReplayChooser({BRANCHES: (decided,)}, job.chooser))
     found: list[Compilation] = []
     run_job(job, found.append)
     assert found[0].graph.branches is decided
-    assert (branches_of(tmp_path / "m.so") > 1) == (decided is not Branching.NONE)
+    assert (branches_of(tmp_path / "m.so") > 1) == (decided is not BranchChoice.NONE)

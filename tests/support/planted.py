@@ -177,7 +177,7 @@ def _beside(step: PlanStep) -> PlanStep:
 
 def _short_lives(original: Callable[..., MemoryPlan]) -> Callable[..., MemoryPlan]:
     """What a value needs is free again as soon as it is written."""
-    return lambda lifetimes: original([replace(one, last=one.first) for one in lifetimes])
+    return lambda lifetimes, *more: original([replace(one, last=one.first) for one in lifetimes], *more)
 
 
 def _times(factor: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

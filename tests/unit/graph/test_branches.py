@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.graph.branches import (
-    Access,
     Branches,
+    Touch,
     dependencies,
     latest,
     longest_chain,
@@ -26,7 +26,7 @@ from tests.support.branching import any_branches
 STEPS = st.lists(
     st.lists(
         st.builds(
-            lambda memory, begin, size, writes: Access(memory, begin, begin + size, writes),
+            lambda memory, begin, size, writes: Touch(memory, begin, begin + size, writes),
             st.sampled_from("ab"),
             st.integers(0, 6),
             st.integers(1, 3),
@@ -41,7 +41,7 @@ NEEDS = st.lists(st.integers(0, 2**9 - 1), max_size=8).map(
 )
 
 
-def touched(step: list[Access], *, writes: bool) -> set[tuple[object, int]]:
+def touched(step: list[Touch], *, writes: bool) -> set[tuple[object, int]]:
     return {(one.memory, at) for one in step if one.writes >= writes for at in range(one.begin, one.end)}
 
 
@@ -62,7 +62,7 @@ def extensions(branches: Branches) -> Iterator[list[int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_steps_that_touch_the_same_bytes_are_in_order(steps: list[list[Access]]) -> None:
+def test_steps_that_touch_the_same_bytes_are_in_order(steps: list[list[Touch]]) -> None:
     """Byte by byte: two steps, one of which writes what the other reads or writes."""
     needs = dependencies(steps)
     for one, other in combinations(range(len(steps)), 2):
