@@ -91,6 +91,7 @@ class _Statements(Codegen):
     races: bool
     in_parallel: bool = False
     numbered: str = ""
+    whole: Stmt | None = None
     text: list[str] = field(default_factory=list)
     lines: dict[int, Stmt] = field(default_factory=dict)
     depth: int = 1
@@ -214,12 +215,13 @@ class _Statements(Codegen):
         inside, around = self.in_parallel, self.numbered
         if not inside:
             self.numbered = name
-        elif around and _is_block(stmt):
+        elif around and stmt.over_blocks and stmt is self.whole:  # no block goes on behind the loop
             self.numbered = f"({around}) * {extent} + {name}"
         if self.races and self.numbered != around:
             self.line(f" monitor.iteration = {self.numbered}")
         self.in_parallel = True
         self.numbered = self.numbered if stmt.over_blocks else ""
+        self.whole = _inside(stmt)
         self.suite(stmt.body)
         self.in_parallel, self.thread, self.numbered = inside, outer, around
         if self.races and not inside:
@@ -437,11 +439,12 @@ def _meets(item: IRNode) -> bool:
     return known is not None and known.collective is not None
 
 
-def _is_block(stmt: ir.For) -> bool:
-    """Whether iterations of a loop are blocks with numbers of their own: no block goes on behind it."""
-    return stmt.over_blocks and (
-        stmt.tag != ir.PART or any(isinstance(one, ir.LastBlock) for one in stmt.walk())
-    )
+def _inside(loop: ir.For) -> Stmt:
+    """What a loop does, but for what is there in form only."""
+    body = loop.body
+    while isinstance(body, ir.Alloc) or (isinstance(body, ir.For) and body.extent == ir.const(1)):
+        body = body.body
+    return body
 
 
 def location_of(func: Func, stmt: Stmt | None) -> str:

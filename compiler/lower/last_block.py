@@ -138,12 +138,15 @@ def _chain(stmt: Stmt) -> tuple[list[For], Store] | None:
         if isinstance(stmt, For) and stmt.kind in _WRITTEN_OUT and int_of(stmt.extent):
             loops.append(stmt)
             stmt = stmt.body
-        elif isinstance(stmt, If) and stmt.orelse is None:
+        elif _is_guard(stmt):
             stmt = stmt.then
         else:
             return None
-    reads = any(isinstance(item, Load) and item.buffer.scope == GLOBAL for item in stmt.value.walk())
-    return (loops, stmt) if reads and stmt.mask is None and stmt.buffer.scope == GLOBAL else None
+    read = {
+        item.buffer for item in stmt.value.walk() if isinstance(item, Load) and item.buffer.scope == GLOBAL
+    }
+    plain = stmt.mask is None and stmt.buffer.scope == GLOBAL and stmt.buffer not in read
+    return (loops, stmt) if read and plain else None
 
 
 _WRITTEN_OUT = (ForKind.UNROLLED, ForKind.VECTORIZED)

@@ -76,7 +76,7 @@ from compiler.render.launch import (
 from compiler.render.loop_indices import IndexPrinter
 from compiler.render.matrix_loads import LANES, row_loads
 from compiler.render.matrix_text import check_tile
-from compiler.render.resident import buffer_bytes, resident_blocks
+from compiler.render.resident import buffer_bytes, resident_blocks, waves_at_once
 from compiler.render.vocabulary import (
     LOCAL,
     Bounds,
@@ -160,7 +160,9 @@ class _LaunchPrinter(IndexPrinter):
             self.writer.line(self.device.end)
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
-        bounds = Bounds(block, resident_blocks(nest, grid, block, self._facts), self._extents[RANK])
+        resident = resident_blocks(nest, grid, block, self._facts)
+        waves = waves_at_once(nest, resident, block, self._facts)
+        bounds = Bounds(block, resident, self._extents[RANK], waves)
         head = self.device.kernel(name, params, bounds)
         sizes = " ".join(f"b{n}[{self._size(item)}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import CLUSTER, SHARED, Alloc, Buffer, Stmt, statements
+from compiler.loops.ir import CLUSTER, SHARED, Alloc, Buffer, LastBlock, Stmt, statements
 from compiler.loops.queries import int_of
 from compiler.render.vocabulary import Dim3
 
@@ -26,6 +26,18 @@ def resident_blocks(nest: Stmt, grid: Dim3, block: Dim3, facts: TargetFacts) -> 
     if 2 * blocks * prod(block) > most:
         return 0
     return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
+
+
+def waves_at_once(nest: Stmt, resident: int, block: Dim3, facts: TargetFacts) -> int:
+    """How many sub-groups a part of a unit then has, where the last of some blocks reads much; else 0."""
+    lanes = max(facts.subgroup_sizes, default=0)
+    if not resident or not lanes or not any(isinstance(item, LastBlock) for item in statements(nest)):
+        return 0
+    return -(-resident * -(-prod(block) // lanes) // _PARTS.get(lanes, 1))
+
+
+_PARTS = {64: 4, 32: 2}
+"""Of a unit, by its sub-groups: each starts instructions of its own (AMD's compute units)."""
 
 
 def _registers_of(nest: Stmt) -> int:

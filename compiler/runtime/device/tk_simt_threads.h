@@ -130,6 +130,13 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
     return true;
 }
 
+/* Of a kernel of which a part of a unit (SIMD) has no more waves at a time. */
+#if defined(TK_IS_HIP) && !defined(TK_EMULATOR)
+#define TK_MOST_WAVES(n) __attribute__((amdgpu_waves_per_eu(1, n)))
+#else
+#define TK_MOST_WAVES(n)
+#endif
+
 /* ---------------------------------------------------------------- shared memory that a launch asks for */
 
 /* An array at so many bytes of it. The emulator gives it memory of its own, so that running over its end shows. */

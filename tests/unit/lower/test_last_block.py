@@ -1,4 +1,4 @@
-"""Blocks of which the last one goes on: what it means, what the interpreter and the verifier find, its lowering."""
+"""Blocks of which the last one goes on: meaning, what interpreter and verifier find, lowering, text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compiler.loops.interp_values import ProgramError
 from compiler.loops.ir import Alloc, Barrier, LastBlock, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import problems_of
-from compiler.lower.last_block import join_guards
+from compiler.lower.last_block import gather_reads
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from tests.support.gpu import HOPPER
@@ -30,12 +30,12 @@ func f(x: f32[4, 6]) -> (y: f32[6])
     for u in 0..3 bound(threadIdx.x)
       for k in 0..4
         block s(d: spatial 6 = i * 3 + u, r: reduce 4 = k)
-          reads parts[r, 5 - d]
+          reads parts[r, d]
           writes y[d]
           init
             y[d] = 0.0
-          y[d] = y[d] + parts[r, 5 - d]
-""".replace("5 - d", "i * 3 + 2 - u")
+          y[d] = y[d] + parts[r, d]
+"""
 
 FLAT = """
 func f(x: f32[24], parts: f32[24], came: u32[2]) -> (y: f32[6]) {workspace = 2, counters = 1}
@@ -46,14 +46,15 @@ func f(x: f32[24], parts: f32[24], came: u32[2]) -> (y: f32[6]) {workspace = 2, 
         last_block came[i] of 4
           y[i * 3 + t] = 0.0
           for k in 0..4
-            y[i * 3 + t] += parts[k * 6 + i * 3 + 2 - t]
+            y[i * 3 + t] += parts[k * 6 + i * 3 + t]
 """
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
-WANTED = 2 * X.sum(axis=0).reshape(2, 3)[:, ::-1].reshape(6)
+WANTED = 2 * X.sum(axis=0)
+TURNED = FLAT.replace("parts[k * 6 + i * 3 + t]", "parts[k * 6 + i * 3 + 2 - t]")
+"""In which threads pass values to each other, too."""
 
 
 def test_what_follows_parts_is_done_by_the_last_block() -> None:
-    """The threads of a block pass values, too: the last block needs no barrier for that."""
     func = parse_func(SCHEDULED)
     np.testing.assert_array_equal(interpret(func, {"x": X})["y"], WANTED)
     lowered = lower_all(func, HOPPER)
@@ -63,8 +64,8 @@ def test_what_follows_parts_is_done_by_the_last_block() -> None:
 
 @pytest.mark.parametrize("shuffle", [None, 1, 2, 3])
 def test_any_block_may_be_the_last(shuffle: int | None) -> None:
-    found = interpret(parse_func(FLAT), {"x": X.reshape(24)}, shuffle=shuffle, races=True)
-    np.testing.assert_array_equal(found["y"], WANTED)
+    found = interpret(parse_func(TURNED), {"x": X.reshape(24)}, shuffle=shuffle, races=True)
+    np.testing.assert_array_equal(found["y"], WANTED.reshape(2, 3)[:, ::-1].reshape(6))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_any_block_may_be_the_last(shuffle: int | None) -> None:
         ("last_block came[i] of 4", "if c >= 0", "parallel iterations use the same element of `parts`"),
         ("came[i] of 4", "came[i] of 3", "has 0|parallel iterations|not left at zero"),
         ("came[i] of 4", "came[i] of 8", "not left at zero"),
-        ("came[i] of 4", "came[0] of 4", "parallel iterations use the same element of `parts`"),
+        ("came[i] of 4", "came[c % 2] of 4", "parallel iterations use the same element of `parts`"),
     ],
 )
 def test_who_reads_too_early_is_found(old: str, new: str, found: str) -> None:
@@ -103,8 +104,9 @@ def test_what_is_written_behind_the_counter_is_not_seen() -> None:
 
 
 def test_a_counter_that_is_not_zero_is_found() -> None:
-    with pytest.raises(ProgramError, match="counter of 4 blocks that has 4"):
-        interpret(parse_func(FLAT), {"x": X.reshape(24), "came": np.full(2, 1, np.uint32)})
+    for first, found in ((1, "not left at zero"), (4, "counter of 4 blocks that has 4")):
+        with pytest.raises(ProgramError, match=found):
+            interpret(parse_func(FLAT), {"x": X.reshape(24), "came": np.full(2, first, np.uint32)})
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,8 @@ def test_a_counter_that_is_not_zero_is_found() -> None:
         ("came: u32[2]", "came: f32[2]", "counts blocks, and is no global memory of 32-bit integers"),
         (
             "last_block came[i] of 4\n",
-            "if t < 2\n          last_block came[i] of 4\n            pass\n        last_block came[i] of 4\n",
-            "the counter of blocks is under a condition that differs between threads",
+            "if t < 2\n          barrier shared\n        last_block came[i] of 4\n",
+            "the barrier is under a condition that differs between threads",
         ),
     ],
 )
@@ -127,12 +129,10 @@ def test_the_verifier(old: str, new: str, found: str) -> None:
     assert any(found in item for item in problems), problems
 
 
-def test_parts_have_no_other_loops_over_blocks_inside() -> None:
-    moved = SCHEDULED.replace("bound(blockIdx.x)", "bound(other)").replace(
-        "bound(blockPart)", "bound(blockIdx.x)"
-    )
-    with pytest.raises(BadInputError, match="blockPart"):
-        lower_all(parse_func(moved.replace("bound(other)", "bound(blockPart)")), HOPPER)
+def test_parts_stand_inside_of_the_other_loops_over_blocks() -> None:
+    outside = SCHEDULED.replace("blockIdx.x", "first").replace("blockPart", "blockIdx.x")
+    with pytest.raises(BadInputError, match="cannot be bound"):
+        lower_all(parse_func(outside.replace("first", "blockPart")), HOPPER)
 
 
 @pytest.mark.parametrize("words", [CUDA, HIP], ids=["cuda", "hip"])
@@ -152,12 +152,12 @@ def test_one_condition_around_many_reads() -> None:
         "          for k in 0..4\n            y",
         "          for k in 0..4 unrolled\n            if t < 2\n              y",
     )
-    joined = join_guards(parse_func(guarded))
+    joined = gather_reads(parse_func(guarded))
     (last,) = (item for item in statements(joined.body) if isinstance(item, LastBlock))
     assert type(last.body).__name__ == "If"
     for other in ("k + t < 5", "x[t] < 1.0"):
         apart = parse_func(guarded.replace("if t < 2\n              y", f"if {other}\n              y"))
-        assert join_guards(apart) == apart
+        assert gather_reads(apart) == apart
 
 
 def test_each_pass_keeps_the_meaning() -> None:

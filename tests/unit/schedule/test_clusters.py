@@ -1,6 +1,8 @@
-"""Chunks of a sum that a cluster of blocks adds up: right, without races, and chosen where they can be."""
+"""Chunks of a sum that a cluster or the last block adds up: right, without races, where they can be."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -8,7 +10,7 @@ from compiler.core.target import TargetFacts
 from compiler.core.types import F16, F32
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
-from compiler.loops.ir import RANK, Cast, For, Func, maximum, statements
+from compiler.loops.ir import RANK, Cast, For, Func, LastBlock, maximum, statements
 from compiler.loops.queries import extent_of
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA
@@ -22,6 +24,7 @@ from tests.support.schedules import random_inputs
 from tests.unit.schedule.test_gpu_rules import assert_close
 
 SM_90 = get_target("cuda:sm_90").facts
+CLUSTER, LAST = 1, 2
 
 
 def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Func:
@@ -37,7 +40,7 @@ def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Fun
 
 
 def cut(
-    func: Func, chunks: int, facts: TargetFacts, way: int = 1, **others: tuple[int, ...]
+    func: Func, chunks: int, facts: TargetFacts, way: int = CLUSTER, **others: tuple[int, ...]
 ) -> tuple[Func, Func, ReplayChooser]:
     """As scheduled and as lowered, and what was decided."""
     chosen = {"y.chunks": (chunks,), "y.adds_up": (way,), **others}
@@ -101,6 +104,53 @@ def test_else_another_launch_does(facts: TargetFacts, chunks: int) -> None:
     assert "y.adds_up" not in chooser.decisions
     assert len(render_launches(lowered, 0, CUDA, facts).launches) == 2
     assert "cluster" not in render_launches(lowered, 0, CUDA, facts).text
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "columns", "terms", "chunks"),
+    [
+        ("cuda:sm_70", 8, 12, 384, 4),
+        ("cuda:sm_80", 5, 49, 384, 3),
+        ("cuda:sm_80", 33, 7, 512, 16),
+        ("cuda:sm_90", 40, 80, 512, 16),
+        ("rocm:gfx906", 16, 64, 256, 2),
+        ("rocm:gfx90a", 9, 20, 512, 8),
+    ],
+)
+def test_the_last_block_adds_all_chunks_up(
+    target: str, rows: int, columns: int, terms: int, chunks: int
+) -> None:
+    func, made = product(rows, columns, terms), get_target(target)
+    scheduled, lowered, _ = cut(func, chunks, made.facts, LAST)
+    (last,) = (item for item in statements(lowered.body) if isinstance(item, LastBlock))
+    assert last.count == chunks
+    assert [item.name for item in lowered.counters] == [last.buffer.name]
+    (launch,) = render_launches(lowered, 0, made.vocabulary, made.facts).launches
+    assert launch.grid[2] == chunks
+    assert launch.grid[0] * launch.grid[1] == extent_of(last.buffer.shape[0]), "a counter for each tile"
+    assert_right(func, scheduled, lowered)
+
+
+@pytest.mark.parametrize("chunks", [2, 8])
+def test_the_last_block_on_matrix_units(chunks: int) -> None:
+    func, facts = product(32, 24, 256, narrow=True), get_target("cuda:sm_80").facts
+    scheduled, lowered, _ = cut(func, chunks, facts, LAST, **{"y_rf.unit": (1,)})
+    text = render_launches(lowered, 0, CUDA, facts).text
+    assert "tk_mma_" in text
+    assert "tk_last_block" in text
+    assert_right(func, scheduled, lowered)
+
+
+def test_reads_of_the_last_block_stand_in_front_of_its_stores() -> None:
+    """Compilers leave reads behind stores, and each of these waits for the last cache."""
+    facts = get_target("cuda:sm_80").facts
+    _, lowered, _ = cut(product(64, 49, 512), 4, facts, LAST, **{"y_rf.tile": (8, 8, 2, 4, 16, 1, 0)})
+    lines = render_launches(lowered, 0, CUDA, facts).text.partition("tk_last_block")[2].splitlines()
+    stores = [n for n, line in enumerate(lines) if re.match(r"\s*p\d+\[\d+\] = ", line)]
+    reads = [n for n, line in enumerate(lines) if re.search(r"v\d+ \+= p\d+\[", line)]
+    assert len(stores) == 8
+    assert max(reads) < min(stores)
+    assert sum("if (" in line for line in lines) == 1, "one condition around all"
 
 
 def test_either_way_can_be_decided() -> None:
