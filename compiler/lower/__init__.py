@@ -34,6 +34,7 @@ from compiler.lower.recombine_digits import recombine_digits
 from compiler.lower.reduce_subgroups import reduce_subgroups
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
+from compiler.lower.tile_strides import tile_strides
 from compiler.lower.transpose_vectors import transpose_vectors
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
@@ -60,6 +61,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
+    ("tile_strides", lambda func, _: tile_strides(func)),
     ("recombine_digits", recombine_digits),
     ("partition_loops", partition_loops),
     ("limit_unrolling", lambda func, _: limit_unrolling(func)),

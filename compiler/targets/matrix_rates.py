@@ -28,7 +28,7 @@ def _ampere(f16: int, tf32: int, i8: int) -> Rates:
 
 
 MATRIX_RATES: Mapping[str, Rates] = {
-    "sm_70": {"mma.m8n8k4.f16": 512},
+    "sm_70": {"mma.m8n8k4.f16": 512, "wmma.m16n16k16": 512},
     "sm_75": {"mma.m8n8k4.f16": 64, "mma.m16n8k8.f16": 512, "mma.m8n8k16.i8": 1024},
     "sm_80": _ampere(1024, 512, 2048),
     "sm_86": _ampere(256, 128, 1024),

@@ -12,6 +12,7 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
+    WORD,
     GemmProblem,
     copies,
     has_room,
@@ -96,11 +97,15 @@ UNITS_WITHOUT_COPIES = UnitCosts(
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
-_WORD = 4
+_LEAST_COPY = 4
 """Bytes of the smallest asynchronous copy."""
 
 _PADDING_BYTES = 16
 """Between rows in shared memory, so that lanes read from different banks."""
+
+
+KEPT_PADDING = _PADDING_BYTES // WORD
+"""Elements between rows of sums in shared memory, from where threads take them of opaque fragments."""
 
 
 def padding_of(unit: MatrixUnit) -> int:
@@ -151,7 +156,12 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return own * self.stages
+        return own * self.stages + self.kept_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """The sums of a block in shared memory, if threads cannot read them in fragments."""
+        return self.rows * (self.columns + KEPT_PADDING) * WORD if self.unit.opaque else 0
 
     @property
     def groups(self) -> int:
@@ -204,11 +214,12 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """The tile with several parts under way.
 
     Behind the end of a sum, narrow elements come one by one, which no copy does; in registers they are f32.
-    What is gathered is written out for all of a sum, and comes through registers.
+    What is gathered is written out for all of a sum, and comes through registers. No language with opaque
+    fragments has both asynchronous copies and a use for them.
     """
-    if problem.gathered:
+    if problem.gathered or tile.unit.opaque:
         return
-    narrow = tile.unit.factor.bytes < _WORD
+    narrow = tile.unit.factor.bytes < _LEAST_COPY
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
     for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
         if copied or not narrow:
