@@ -32,6 +32,7 @@ from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
 from compiler.lower.recombine_digits import recombine_digits
 from compiler.lower.reduce_subgroups import reduce_subgroups
+from compiler.lower.share_tiles import share_tiles
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.tile_strides import tile_strides
@@ -71,6 +72,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("assign_registers", assign_registers),
     ("transpose_vectors", transpose_vectors),
     ("storage_rewrite", storage_rewrite),
+    ("share_tiles", lambda func, _: share_tiles(func)),
     ("constants_first", constants_first),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
@@ -111,6 +113,7 @@ OPTIONAL = frozenset(
         "retype_vector_buffers",
         "transpose_vectors",
         "storage_rewrite",
+        "share_tiles",
         "constants_first",
         "order_unrolled",
         "insert_prefetch",

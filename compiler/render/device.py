@@ -130,7 +130,7 @@ class _LaunchPrinter(IndexPrinter):
         self._scopes: dict[Buffer, str] = {}
         self._shared_bytes = 0
         self._asks = False
-        self._tiled: set[Buffer] = set()
+        self._tiled: set[str] = set()
         self._block_bytes = 0
         self._block_used = 0
         self._extents: dict[str, int] = {}
@@ -149,7 +149,7 @@ class _LaunchPrinter(IndexPrinter):
         self._bind(nest)
         room = self._facts.limit("shared_bytes") or 0
         self._asks = self._shared_of(nest) > room
-        self._tiled = {buffer for item in nest.walk() for buffer in memory_of(item)}
+        self._tiled = {one.alias_of or one.name for item in nest.walk() for one in memory_of(item)}
         scratch = self._scratch_of(nest)
         self._block_bytes = scratch if scratch > room else 0
         used = {item for item in nest.walk() if isinstance(item, Buffer)}
@@ -457,7 +457,7 @@ class _LaunchPrinter(IndexPrinter):
         if self._asks and self.device.shared_at is not None:
             place.declarations.append(self.device.shared_at(ctype, name, size, self._shared_bytes))
         else:
-            scope = TILES if buffer in self._tiled else scope
+            scope = TILES if buffer.name in self._tiled else scope
             place.declarations.append(self.device.array(ctype, name, size, scope))
         self._shared_bytes += room_for(size * buffer.dtype.bytes)
 

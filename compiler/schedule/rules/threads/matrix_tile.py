@@ -156,11 +156,11 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return own * self.stages + self.kept_bytes
+        return max(own * self.stages, self.kept_bytes)
 
     @property
     def kept_bytes(self) -> int:
-        """The sums of a block in shared memory, if threads cannot read them in fragments."""
+        """The sums of a block, which take the place of the factors if fragments are opaque."""
         return self.rows * (self.columns + KEPT_PADDING) * WORD if self.unit.opaque else 0
 
     @property
