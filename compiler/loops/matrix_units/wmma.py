@@ -12,6 +12,8 @@ where there are more lanes than those, the others hold them once more. No progra
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.core.types import BF16, F16, F32, DType
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Text
 
@@ -34,6 +36,12 @@ PRODUCT = MatrixUnit(
 )
 
 
+PRODUCT_BF16 = replace(
+    PRODUCT, name="wmma.m16n16k16.bf16", factor=BF16, texts=(Text("sycl", "joint_matrix_mad"),)
+)
+"""The same of bf16, from sm_80 on; in CUDA `mma.sync` does it."""
+
+
 def _joint(columns: int, factor: DType) -> MatrixUnit:
     """Eight rows; a sub-group has as many lanes as the tile columns."""
     return MatrixUnit(
@@ -52,7 +60,7 @@ def _joint(columns: int, factor: DType) -> MatrixUnit:
 
 OPAQUE = {
     unit.name: unit
-    for unit in (PRODUCT, *(_joint(columns, kind) for columns in (16, 8) for kind in (F16, BF16)))
+    for unit in (PRODUCT, PRODUCT_BF16, *(_joint(columns, kind) for columns in (16, 8) for kind in (F16, BF16)))
 }
 """Every record by its name."""
 

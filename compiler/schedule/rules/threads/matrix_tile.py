@@ -253,6 +253,7 @@ def matrix_tile_cycles(
     arrives = costs.latency / (tile.stages - 1) if tile.stages > 1 else costs.alone
     one_round = costs.together(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
     stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.beside)
+    stored += 2 * tile.kept_bytes / SHARED_BYTES_A_CYCLE  # sums of opaque fragments go there, and are read
     own = costs.begins + k_iterations(tile, problem) * one_round + resident * stored
     return waves / resident * own
 
@@ -282,6 +283,12 @@ def alternating(tile: MatrixTile) -> int:
 
 
 def _conflicts(unit: MatrixUnit) -> float:
-    """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them."""
+    """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them.
+
+    Opaque fragments are loaded 16 bytes of a row at a time, which fill the banks: so `wmma` on sm_70 does where a
+    lies by rows and b by columns (Raihan, Goli and Aamodt, "Modeling Deep Learning Accelerator Enabled GPUs", 2019).
+    """
+    if unit.opaque:
+        return 1.0
     rows = math.prod(item.extent for item in unit.a.rows if item.lane)
     return max(1.0, rows * _PADDING_BYTES / SHARED_BYTES_A_CYCLE)
