@@ -33,8 +33,10 @@ from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
 from compiler.lower.recombine_digits import recombine_digits
 from compiler.lower.reduce_subgroups import reduce_subgroups
+from compiler.lower.share_tiles import share_tiles
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
+from compiler.lower.tile_strides import tile_strides
 from compiler.lower.transpose_vectors import transpose_vectors
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
@@ -61,6 +63,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
+    ("tile_strides", lambda func, _: tile_strides(func)),
     ("recombine_digits", recombine_digits),
     ("gather_reads", lambda func, _: gather_reads(func)),
     ("partition_loops", partition_loops),
@@ -71,6 +74,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("assign_registers", assign_registers),
     ("transpose_vectors", transpose_vectors),
     ("storage_rewrite", storage_rewrite),
+    ("share_tiles", lambda func, _: share_tiles(func)),
     ("constants_first", constants_first),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
@@ -112,6 +116,7 @@ OPTIONAL = frozenset(
         "retype_vector_buffers",
         "transpose_vectors",
         "storage_rewrite",
+        "share_tiles",
         "constants_first",
         "order_unrolled",
         "insert_prefetch",

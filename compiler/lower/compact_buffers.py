@@ -36,6 +36,7 @@ from compiler.loops.ir import (
     const,
     statements,
 )
+from compiler.loops.matrix_units.tile_calls import boxes_of
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, variables_of, writes_of
 from compiler.loops.simplify import Linear, Simplifier, simplify_stmt
@@ -115,16 +116,19 @@ def _box(alloc: Alloc, scope: Scope) -> _Box | None:
     buffer = alloc.buffer
     threads = {loop.var.name for loop in _loops_of_sharers(alloc, scope) if loop.over_threads}
     accesses: list[tuple[tuple[Expr, ...], Simplifier]] = []
+    of_tiles = {arg for item in alloc.body.walk() if boxes_of(item) is not None for arg in item.children()}
     inner, vectors = set(threads), False  # the threads that share a buffer: it holds what all of them access
     for item, here in scoped(alloc.body, scope):
         inner.update(var.name for var in variables_of(item))
-        if isinstance(item, AddressOf) and item.buffer == buffer:
+        if isinstance(item, AddressOf) and item.buffer == buffer and item not in of_tiles:
             return None
-        for box in (*reads_of(item), *writes_of(item)):
+        tile = boxes_of(item) or ((), ())
+        for box in (*reads_of(item), *writes_of(item), *tile[0], *tile[1]):
             if box.buffer == buffer:
                 known = _where_reached(item, here, threads)
                 accesses += [(place, known) for place in _corners(box)]
-                vectors = vectors or any(isinstance(index, Ramp) for index in box.begin)
+                runs = any(isinstance(index, Ramp) for index in box.begin)
+                vectors = vectors or runs or any(box in boxes for boxes in tile)
     if not accesses:
         return None
     shape = tuple(int_of(item) for item in buffer.shape)

@@ -28,6 +28,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.linear import Linear, divisor, is_division, operands, single
+from compiler.loops.matrix_units.tile_calls import boxes_of
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier, substitute
@@ -69,6 +70,10 @@ def accesses(stmt: Stmt, shared: frozenset[str]) -> tuple[Footprint, ...]:
 def _accesses(item: IRNode, values: Mapping[str, Expr]) -> Iterator[Footprint]:
     if isinstance(item, Block):
         yield from _block(item, values)
+        return
+    if (tile := boxes_of(item)) is not None:
+        for write, boxes in zip((False, True), tile, strict=True):
+            yield from (_region(box, values, write=write) for box in boxes)
         return
     if isinstance(item, AddressOf):
         yield from (Footprint(_name(item.buffer), write) for write in (False, True))

@@ -58,6 +58,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.linear import Linear
 from compiler.loops.matrix_units import UNITS
+from compiler.loops.matrix_units.tile_calls import memory_of
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import FunctionPrinter, KernelPrinter, stripped
 from compiler.render.host import PlanGridEnd
@@ -79,6 +80,7 @@ from compiler.render.matrix_text import check_tile
 from compiler.render.resident import buffer_bytes, resident_blocks, waves_at_once
 from compiler.render.vocabulary import (
     LOCAL,
+    TILES,
     Bounds,
     CopyWords,
     DeviceWords,
@@ -118,6 +120,7 @@ class _LaunchPrinter(IndexPrinter):
         self._scopes: dict[Buffer, str] = {}
         self._shared_bytes = 0
         self._asks = False
+        self._tiled: set[str] = set()
         self._block_bytes = 0
         self._block_used = 0
         self._extents: dict[str, int] = {}
@@ -138,6 +141,7 @@ class _LaunchPrinter(IndexPrinter):
         self._passed = passed_on(nest)
         room = self._facts.limit("shared_bytes") or 0
         self._asks = self._shared_of(nest) > room
+        self._tiled = {one.alias_of or one.name for item in nest.walk() for one in memory_of(item)}
         scratch = self._scratch_of(nest)
         self._block_bytes = scratch if scratch > room else 0
         used = {item for item in nest.walk() if isinstance(item, Buffer)}
@@ -391,6 +395,12 @@ class _LaunchPrinter(IndexPrinter):
             raise InternalError("the language has no clusters of blocks", where=self.words.name)
         return self.device.in_block(pointer, stripped(self(rank))), offset
 
+    def address(self, buffer: Buffer, index: Expr) -> str:
+        """Of one element; where tiles of a matrix unit are objects, of the one that holds it."""
+        if buffer.scope == FRAGMENT and self.device.fragment is not None:
+            index = self.sim.simplify(index // self.device.fragment(buffer.lane_map or "")[1])
+        return super().address(buffer, index)
+
     def _restrict(self, buffer: Buffer) -> str:
         """Not of what others made where `begin` waits for it: reads of it would be taken in front of that.
 
@@ -420,8 +430,8 @@ class _LaunchPrinter(IndexPrinter):
         if buffer.scope == FRAGMENT:
             check_tile(buffer.lane_map or "", self.words.name)
             if self.device.fragment is not None:
-                kind = self.device.fragment(buffer.lane_map or "", size)
-                self.writer.declare(name, f"{kind} {name}[1];")
+                kind, held = self.device.fragment(buffer.lane_map or "")
+                self.writer.declare(name, f"{kind} {name}[{size // held}];")
                 return
         self.writer.declare(name, self.device.array(self.element_type(buffer), name, size, buffer.scope))
 
@@ -458,6 +468,7 @@ class _LaunchPrinter(IndexPrinter):
         if self._asks and self.device.shared_at is not None:
             place.declarations.append(self.device.shared_at(ctype, name, size, self._shared_bytes))
         else:
+            scope = TILES if buffer.name in self._tiled else scope
             place.declarations.append(self.device.array(ctype, name, size, scope))
         self._shared_bytes += room_for(size * buffer.dtype.bytes)
 

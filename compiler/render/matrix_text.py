@@ -14,6 +14,7 @@ from types import MappingProxyType
 from compiler.core.diagnostics import InternalError
 from compiler.core.types import TF32, DType
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes, Text, wmma
+from compiler.loops.matrix_units.tile_calls import CALLS
 from compiler.render.vocabulary import Vocabulary, memory_type
 
 _NATIVE = {"f16": "_Float16", "bf16": "short", "f32": "float", "i32": "int"}
@@ -30,17 +31,13 @@ def matrix_helpers(language: str, words: Vocabulary) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-WMMA_CALLS = ("wmma.fill", "wmma.load_a", "wmma.load_b", "wmma.mma", "wmma.store")
-"""Calls on opaque fragments; one text has all of them."""
-
-
 def wmma_helpers(header: str, words: Vocabulary) -> Mapping[str, str]:
     """By the name of each call, the header with all of them, behind the record that the emulator reads."""
     unit = wmma.PRODUCT
     total = words.type_of(unit.total.with_lanes(unit.c.registers))
     record = _record(unit, words.math(unit.name), total, words)
     text = f"#if defined(TK_EMULATOR)\n{record}\n#endif\n{header}"
-    return MappingProxyType(dict.fromkeys(WMMA_CALLS, text))
+    return MappingProxyType(dict.fromkeys(CALLS, text))
 
 
 _JOINT_ELEMENTS = {"f16": "sycl::half", "bf16": "sycl::ext::oneapi::bfloat16", "f32": "float"}
@@ -53,20 +50,16 @@ def check_tile(lane_map: str, language: str) -> None:
         raise InternalError(f"{language} has no {found[0].name}", where=lane_map)
 
 
-def joint_matrix_type(lane_map: str, size: int) -> str:
-    """The type of a tile in SYCL, from the name of its lane map and how many elements a lane holds."""
+def joint_matrix_type(lane_map: str) -> tuple[str, int]:
+    """The type of a tile in SYCL, from the name of its lane map, and how many elements a lane holds of one."""
     found = wmma.unit_of(lane_map)
     if found is None:
         raise InternalError("joint_matrix has no such tiles", where=lane_map)
     unit, part = found
-    fragment, rows, columns, element = {
-        "a": (unit.a, unit.rows, unit.steps, unit.factor),
-        "b": (unit.b, unit.steps, unit.columns, unit.factor),
-        "c": (unit.c, unit.rows, unit.columns, unit.total),
-    }[part]
-    if size != fragment.registers:  # nothing points into an object
-        raise InternalError(f"a fragment of {size} elements is not one tile", where=lane_map)
-    return f"tk_wmma_{part}<{_JOINT_ELEMENTS[element.name]}, {rows}, {columns}>"
+    rows, columns = wmma.tile_shape(unit, "b" if part == "bt" else part)
+    element = unit.total if part == "c" else unit.factor
+    kind = f"tk_wmma_{part}<{_JOINT_ELEMENTS[element.name]}, {rows}, {columns}>"
+    return kind, wmma.fragment_of(unit, part).registers
 
 
 def _helper(unit: MatrixUnit, text: Text, words: Vocabulary) -> str:

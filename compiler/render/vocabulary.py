@@ -53,8 +53,8 @@ class DeviceWords:
     copies: asynchronous ones into shared memory; None where the language has none.
     shared_at: an array in the memory that a launch asks for, at so many bytes of it, (C type, name, elements,
     offset); None where all arrays have memory of their own.
-    fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
-    an array of elements like any other.
+    fragment: the type of an opaque tile of a matrix unit, from its lane map, and how many elements a lane
+    holds of it; None where tiles are arrays of elements like any other.
     begin: a statement in front of the first use of what other launches write; empty where none is needed.
     in_block: where the block of a rank has what this one has at an address of its shared memory, (address,
     rank); None where blocks form no clusters.
@@ -64,7 +64,8 @@ class DeviceWords:
     load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row); None
     where each lane loads its own.
 
-    A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
+    A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share, TILES
+    for shared memory of opaque fragments.
     """
 
     kernel: Callable[[str, Sequence[str], Bounds], str]
@@ -75,7 +76,7 @@ class DeviceWords:
     atomic: Callable[[str, DType, str, str], str]
     copies: CopyWords | None = None
     shared_at: Callable[[str, str, int, int], str] | None = None
-    fragment: Callable[[str, int], str] | None = None
+    fragment: Callable[[str], tuple[str, int]] | None = None
     begin: str = ""
     in_block: Callable[[str, str], str] | None = None
     end: str = ""
@@ -85,6 +86,9 @@ class DeviceWords:
 
 LOCAL = "local-scratch"
 """Scope of a thread's private memory that is taken from what its block shares (one thread in a block)."""
+
+TILES = "tiles"
+"""Scope of shared memory from which opaque fragments of a matrix unit are loaded, or to which they are stored."""
 
 
 @dataclass(frozen=True, slots=True)

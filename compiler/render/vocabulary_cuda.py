@@ -14,13 +14,17 @@ from types import MappingProxyType
 from compiler.core.types import DType
 from compiler.loops.ir import CLUSTER, PART, RANK, SHARED
 from compiler.render.matrix_text import matrix_helpers, wmma_helpers
-from compiler.render.vocabulary import Bounds, CopyWords, DeviceWords
+from compiler.render.vocabulary import TILES, Bounds, CopyWords, DeviceWords
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
 _HEADERS = ("tk_simt.h", "tk_simt_math.h", "tk_simt_threads.h")
 _ARRAY_ALIGNMENT = 16
 """Of arrays: the widest access of a thread."""
+
+_TILE_ALIGNMENT = 32
+"""Of memory that opaque fragments are loaded from and stored to: 256 bits (CUDA C++ Programming Guide, "Warp
+Matrix Functions"); each tile begins at a multiple of 16 rows, or of 32 bytes of one."""
 
 
 def _math(name: str) -> str:
@@ -57,8 +61,9 @@ def _head(name: str, params: Sequence[str], bounds: str) -> str:
 
 
 def _array(ctype: str, name: str, size: int, scope: str) -> str:
-    shared = "__shared__ " if scope == SHARED else ""
-    return f"alignas({_ARRAY_ALIGNMENT}) {shared}{ctype} {name}[{size}];"
+    shared = "__shared__ " if scope in (SHARED, TILES) else ""
+    alignment = _TILE_ALIGNMENT if scope == TILES else _ARRAY_ALIGNMENT
+    return f"alignas({alignment}) {shared}{ctype} {name}[{size}];"
 
 
 def _atomic(op: str, kind: DType, address: str, value: str) -> str:

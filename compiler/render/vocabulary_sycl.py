@@ -12,8 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from compiler.loops.ir import SHARED
-from compiler.render.matrix_text import WMMA_CALLS, joint_matrix_type
-from compiler.render.vocabulary import LOCAL, Bounds, DeviceWords, Vocabulary
+from compiler.loops.matrix_units.tile_calls import CALLS
+from compiler.render.matrix_text import joint_matrix_type
+from compiler.render.vocabulary import LOCAL, TILES, Bounds, DeviceWords, Vocabulary
 from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
@@ -44,7 +45,7 @@ def _kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
 
 
 def _array(element: str, name: str, size: int, scope: str) -> str:
-    if scope in (SHARED, LOCAL):
+    if scope in (SHARED, TILES, LOCAL):
         return f"TK_SHARED({element}, {name}, {size});"
     return f"alignas(64) {element} {name}[{size}];"
 
@@ -78,7 +79,7 @@ SYCL_GPU: Vocabulary = replace(
     index="int",
     device=replace(_device("int"), fragment=joint_matrix_type),
     math=lambda name: CPP.math(name.replace(".", "_")),
-    helpers=dict.fromkeys(WMMA_CALLS, _JOINT_MATRIX),
+    helpers=dict.fromkeys(CALLS, _JOINT_MATRIX),
     load_aligned=load_aligned,
     store_aligned=store_aligned,
 )

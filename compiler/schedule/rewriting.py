@@ -221,6 +221,12 @@ def use_buffer(item: N, old: str, new: Buffer) -> N:
     return rewrite_nodes(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
 
 
+def with_buffer(func: Func, new: Buffer) -> Func:
+    """The function with a buffer exchanged for another one of its name, everywhere."""
+    changed = swap_buffer(func, new)
+    return changed.replace(body=use_buffer(changed.body, new.name, new))
+
+
 def declared(block: Block) -> Block:
     """A block without inner blocks with its region declarations made anew from its body.
 

@@ -6,7 +6,7 @@ Importing this module makes them known: whoever wants them asks for them.
   Printed as `tk_dp4a_i8`.
 - `wmma.*`: c += a @ b for tiles of f16 or bf16 with sums in f32, spread over a sub-group (CUDA from sm_70
   on: `wmma` of the PTX ISA; SYCL: `joint_matrix`; records: `compiler.loops.matrix_units.wmma`). Fragments
-  are opaque: which lane holds what is the device's matter, so no epilogue works on them; rules take `mma`.
+  are opaque: which lane holds what is the device's matter, so an epilogue reads what was stored of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from compiler.loops.interp_values import Address, ProgramError
 from compiler.loops.intrinsics import Intrinsic
 from compiler.loops.matrix_units import MatrixUnit, wmma
 from compiler.loops.matrix_units.meaning import multiply
+from compiler.loops.matrix_units.tile_calls import FILL, LOADS, PRODUCTS, STORE, tile_intrinsics
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic
 
@@ -88,17 +89,29 @@ def _fill(_threads: _Threads, args: _Args) -> list[Any]:
 
 
 def _load(part: str) -> Callable[[_Threads, _Args], list[Any]]:
-    """`wmma.load_a(&a, &memory, stride)`: a row-major tile whose rows are `stride` elements apart."""
+    """`wmma.load_a(&a, &memory, stride)`: a row-major tile whose rows are `stride` elements apart.
+
+    Lanes that hold the same elements may still share the memory of them: one of them writes it then.
+    """
 
     def run(_threads: _Threads, args: _Args) -> list[Any]:
         unit = _unit([own[0] for own in args], part)
+        written: set[tuple[int, int]] = set()
         for lane, (address, memory, stride) in enumerate(args):
-            for register in range((unit.a if part == "a" else unit.b).registers):
+            if (id(address.view), address.flat) in written:
+                continue
+            written.add((id(address.view), address.flat))
+            for register in range(wmma.fragment_of(unit, part).registers):
                 row, column = wmma.memory_place(unit, part, lane, register)
-                address.put(memory.get(row * int(stride) + column), register)
+                address.put(memory.get(row * _stride(memory, stride) + column), register)
         return [0] * len(args)
 
     return run
+
+
+def _stride(memory: Address, stride: Any) -> int:
+    """Elements between rows, which may be said by the address of the next one."""
+    return stride.flat - memory.flat if isinstance(stride, Address) else int(stride)
 
 
 def _store(_threads: _Threads, args: _Args) -> list[Any]:
@@ -107,13 +120,17 @@ def _store(_threads: _Threads, args: _Args) -> list[Any]:
     for lane, (memory, address, stride) in enumerate(args):
         for register in range(fragment.registers):
             row, column = fragment.place(lane, register)
-            memory.put(address.get(register), row * int(stride) + column)
+            memory.put(address.get(register), row * _stride(memory, stride) + column)
     return [0] * len(args)
 
 
-def _mma(threads: _Threads, args: _Args) -> list[Any]:
-    """`wmma.mma(&c, &a, &b)`: c += a @ b."""
-    units = [_unit([own[number] for own in args], part) for number, part in enumerate("cab")]
+def _product(parts: Sequence[str]) -> Callable[[_Threads, _Args], list[Any]]:
+    return lambda threads, args: _mma(parts, threads, args)
+
+
+def _mma(parts: Sequence[str], threads: _Threads, args: _Args) -> list[Any]:
+    """`wmma.mma(&c, &a, &b)`: c += a @ b, of fragments of these parts."""
+    units = [_unit([own[number] for own in args], part) for number, part in enumerate(parts)]
     unit = units[0]
     if any(item != unit for item in units):
         raise ProgramError(
@@ -130,8 +147,16 @@ def _mma(threads: _Threads, args: _Args) -> list[Any]:
     return [0] * len(args)
 
 
-intrinsics.register_intrinsic(Intrinsic("wmma.fill", collective=_fill))
-intrinsics.register_intrinsic(Intrinsic("wmma.load_a", collective=_load("a")))
-intrinsics.register_intrinsic(Intrinsic("wmma.load_b", collective=_load("b")))
-intrinsics.register_intrinsic(Intrinsic("wmma.store", collective=_store))
-intrinsics.register_intrinsic(Intrinsic("wmma.mma", collective=_mma))
+intrinsics.register_intrinsic(Intrinsic(FILL, collective=_fill))
+for _name, _part in LOADS.items():
+    intrinsics.register_intrinsic(Intrinsic(_name, collective=_load(_part)))
+intrinsics.register_intrinsic(Intrinsic(STORE, collective=_store))
+for _name, _part in PRODUCTS.items():
+    intrinsics.register_intrinsic(Intrinsic(_name, collective=_product(("c", "a", _part))))
+
+TILE_INTRINSICS = {
+    name: tensor_intrinsics.register_tensor_intrinsic(TensorIntrinsic.from_text(name, *texts))
+    for unit in wmma.OPAQUE.values()
+    for name, texts in tile_intrinsics(unit).items()
+}
+"""Descriptions and implementations of the calls on fragments, of each unit."""

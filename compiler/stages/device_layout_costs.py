@@ -17,7 +17,7 @@ from compiler.graph.op import Kind
 from compiler.graph.ops.factors import FACTORS
 from compiler.graph.rewrites.lower_precision import IMAGE_CHANNELS
 from compiler.loops.layout import Layout
-from compiler.loops.matrix_units import UNITS, units_for
+from compiler.loops.matrix_units import RECORDS, units_for
 from compiler.stages.layout_costs import feeding, groups_of, has_weights
 
 _FROM_CACHE = 3.0
@@ -54,12 +54,12 @@ class DeviceLayoutCosts:
     @property
     def channels_last(self) -> bool:
         """Whether a matrix unit takes products of 16 bits, or of f32 rounded on purpose."""
-        return any(UNITS[name].factor.bits == 16 for name, _ in self.facts.matrix_rates) or self._rounds
+        return any(RECORDS[name].factor.bits == 16 for name, _ in self.facts.matrix_rates) or self._rounds
 
     @property
     def _rounds(self) -> bool:
         """Whether matrix units may multiply factors of f32 as tf32, or as parts of it."""
-        return any(UNITS[name].precision == self.facts.precision for name, _ in self.facts.matrix_rates)
+        return any(RECORDS[name].precision == self.facts.precision for name, _ in self.facts.matrix_rates)
 
     def write(self, group: Group, value: Value, result: Layout) -> float:  # noqa: ARG002 - whoever writes
         """Seconds that it takes to write `value` in a layout: bytes, whatever the order."""

@@ -105,6 +105,17 @@ INTEL = gpu_arch(
 )  # fmt: skip
 """Any GPU of Intel, by its driver; memory and registers of the oldest supported sub-slice (its GPU Guide)."""
 
+INTEL_PVC = gpu_arch(
+    "intel_gpu_pvc", "Max 1550, one stack", 64, 1024, 128, 1.6, 1638, 204,
+    lanes=16, static_kib=128, shared_kib=128, registers=128, registers_unit=131072,
+)  # fmt: skip
+INTEL_DG2 = gpu_arch(
+    "intel_gpu_dg2_g10", "Arc A770", 32, 1024, 128, 2.1, 560, 16,
+    lanes=8, static_kib=64, shared_kib=64, registers=128, registers_unit=131072,
+)  # fmt: skip
+"""GPUs of Intel with matrix engines, whose tiles have as many columns as a sub-group lanes: so many hardware threads
+of an Xe core, 64 and 128, each with 128 registers of 64 and of 32 bytes (oneAPI GPU Optimization Guide)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Built:

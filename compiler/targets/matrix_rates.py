@@ -3,7 +3,9 @@
 NVIDIA: peak rates of dense products in the white papers of the architectures (Volta, Turing, GA100, GA102,
 Ada, Hopper, Blackwell) and data sheets of the cards, over units and clock; consumer cards do half as much
 with sums of f32. From sm_90 on `mma.sync` reaches about half of what newer instructions do, which is what
-stands here. AMD: CDNA 1, 2 and 3 white papers, "peak matrix" rates. None of these were measured here.
+stands here. AMD: CDNA 1, 2 and 3 white papers, "peak matrix" rates. Intel: oneAPI GPU Optimization Guide,
+"Intel Xe GPU Architecture": operations of f16 of an Xe core in a cycle, 4096 (Xe-HPC) and 2048 (Xe-HPG), two
+for each multiply-add. None of these were measured here.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 Rates = Mapping[str, int]
+
+WMMA, WMMA_BF16 = "wmma.m16n16k16", "wmma.m16n16k16.bf16"
 
 
 def _ampere(f16: int, tf32: int, i8: int) -> Rates:
@@ -28,7 +32,7 @@ def _ampere(f16: int, tf32: int, i8: int) -> Rates:
 
 
 MATRIX_RATES: Mapping[str, Rates] = {
-    "sm_70": {"mma.m8n8k4.f16": 512},
+    "sm_70": {"mma.m8n8k4.f16": 512, WMMA: 512},
     "sm_75": {"mma.m8n8k4.f16": 64, "mma.m16n8k8.f16": 512, "mma.m8n8k16.i8": 1024},
     "sm_80": _ampere(1024, 512, 2048),
     "sm_86": _ampere(256, 128, 1024),
@@ -65,9 +69,29 @@ MATRIX_RATES: Mapping[str, Rates] = {
 """By architecture; one that is missing has none that there are records for."""
 
 
-def common_rates(archs: Sequence[str]) -> tuple[tuple[str, int], ...]:
+def _joint(columns: int, rate: int) -> Rates:
+    return {f"joint_matrix.m8n{columns}k16.{kind}": rate for kind in ("f16", "bf16")}
+
+
+JOINT_RATES: Mapping[str, Rates] = {
+    "sm_70": {WMMA: 512},
+    "sm_75": {WMMA: 512},
+    **{
+        arch: {WMMA: rates["mma.m16n8k16.f16"], WMMA_BF16: rates["mma.m16n8k16.bf16"]}
+        for arch, rates in MATRIX_RATES.items()
+        if "mma.m16n8k16.bf16" in rates
+    },
+    "intel_gpu_pvc": _joint(16, 2048),
+    "intel_gpu_dg2_g10": _joint(8, 1024),
+}
+"""The same for SYCL, whose `joint_matrix` has tiles of its own; those of NVIDIA at the rate of `mma.sync`."""
+
+
+def common_rates(
+    archs: Sequence[str], table: Mapping[str, Rates] = MATRIX_RATES
+) -> tuple[tuple[str, int], ...]:
     """The instructions that all of the architectures have, at the lowest rate."""
-    found = [MATRIX_RATES.get(arch, {}) for arch in archs]
+    found = [table.get(arch, {}) for arch in archs]
     return tuple(
         (name, min(rates[name] for rates in found)) for name in found[0] if all(name in r for r in found)
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.precision import EXACT, NARROW, check_precision
-from compiler.targets.matrix_rates import MATRIX_RATES
+from compiler.targets.matrix_rates import JOINT_RATES, MATRIX_RATES
 from compiler.targets.target import Target
 
 _EVERYWHERE = frozenset({"f16"})
@@ -16,7 +16,7 @@ _EVERYWHERE = frozenset({"f16"})
 _HINTS = {
     "tf32x3": "compile for `--target cuda --arch sm_80` or later ones",
     "tf32": "compile for `--target cuda --arch sm_80` or later ones",
-    "bf16": "compile for sm_80, gfx908 or later ones, or use `--precision f16`",
+    "bf16": "compile for sm_80, gfx908 or later ones, Intel's PVC or DG2, or use `--precision f16`",
     "f16": "compile for a GPU",
 }
 
@@ -49,7 +49,7 @@ def _multiplies(target: Target, name: str) -> bool:
         return True
     if name not in NARROW:
         return _has(name, [unit for unit, _ in target.facts.matrix_rates])
-    return all(_has(name, MATRIX_RATES.get(arch, ())) for arch in target.archs)
+    return all(_has(name, {*MATRIX_RATES.get(arch, ()), *JOINT_RATES.get(arch, ())}) for arch in target.archs)
 
 
 def _has(name: str, units: Iterable[str]) -> bool:

@@ -19,9 +19,10 @@ from compiler.targets.cpu import behind_device, plan_flags
 from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import LEVELS, host_flags
-from compiler.targets.gpu import INTEL, SHUFFLES, GpuArch, chosen_archs, gpu_facts
+from compiler.targets.gpu import INTEL, INTEL_DG2, INTEL_PVC, SHUFFLES, GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
+from compiler.targets.matrix_rates import JOINT_RATES, common_rates
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import (
     CUDA,
@@ -53,8 +54,13 @@ PROCESSOR = "spir64_x86_64"
 LOCAL_BYTES = 4 << 20
 """What private arrays of a kernel may take: they lie on a thread's stack, of 8 MB with Intel's runtime."""
 
-INTEL_ARCHS = {INTEL.name: INTEL, PROCESSOR: replace(INTEL, name=PROCESSOR, card="a processor")}
-"""The processor takes the same kernels, to check them."""
+INTEL_ARCHS = {
+    **{row.name: row for row in (INTEL, INTEL_PVC, INTEL_DG2)},
+    PROCESSOR: replace(INTEL, name=PROCESSOR, card="a processor"),
+}
+"""The processor takes the same kernels as any GPU, to check them."""
+
+_ALIASES = {"gfx916": "gfx906", "pvc": INTEL_PVC.name, "dg2": INTEL_DG2.name}
 
 _HYGON_ARCHS = {name: AMD_ARCHS[name] for name in ("gfx906",)}
 
@@ -122,11 +128,14 @@ _VENDORS = (
 def _gpu_target(arch: str, *, vendor: Vendor, language: DeviceLanguage) -> Target:
     """The GPUs of one vendor for a list of architectures; raises UsageError for unknown ones."""
     name = f"sycl-{vendor.name}"
-    aliases = {"gfx916": "gfx906"} if "gfx906" in vendor.archs else {}
+    aliases = {alias: own for alias, own in _ALIASES.items() if own in vendor.archs}
     archs = chosen_archs(arch, vendor.archs, aliases)
-    known = gpu_facts(name, "sycl", archs)
-    facts = replace(known, features=frozenset(), intrinsics=SHUFFLES, scopes=known.scopes - {"fragment"})
     names = tuple(item.name for item in archs)
+    rates = common_rates(names, JOINT_RATES)
+    known = gpu_facts(name, "sycl", archs, rates)
+    intrinsics = SHUFFLES | {unit for unit, _ in rates}
+    scopes = known.scopes if rates else known.scopes - {"fragment"}
+    facts = replace(known, features=frozenset(), intrinsics=intrinsics, scopes=scopes)
     text = f"{name}:{','.join(names)}"
     return Target(text, facts, SYCL_GPU, (), plan_flags, language, names)
 

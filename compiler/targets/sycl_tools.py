@@ -218,6 +218,8 @@ def _ahead_flags(arch: str) -> tuple[str, ...]:
     if arch.startswith("gfx"):
         triple = "amdgcn-amd-amdhsa"
         return (f"-fsycl-targets={triple}", f"-Xsycl-target-backend={triple}", f"--offload-arch={arch}")
+    if arch.startswith("intel_gpu_"):
+        return ("-fsycl-targets=spir64",)  # its driver compiles the kernels: no ocloc is needed
     return (f"-fsycl-targets={arch}",)
 
 

@@ -12,7 +12,7 @@ from compiler.core.types import F32, TF32, DType
 from compiler.loops.build import Builder
 from compiler.loops.interp_values import STORAGE, round_tf32
 from compiler.loops.ir import Cast, Expr, Func
-from compiler.loops.matrix_units import UNITS, MatrixUnit
+from compiler.loops.matrix_units import RECORDS, MatrixUnit
 from compiler.render.device import render_launches
 from compiler.render.launch import DeviceText
 from compiler.render.vocabulary import Vocabulary
@@ -41,7 +41,7 @@ class Product:
 
     @property
     def device(self) -> DeviceText:
-        number = list(UNITS).index(self.unit.name)
+        number = list(RECORDS).index(self.unit.name)
         return render_launches(self.lowered, number, self.words, self.facts)
 
     def assert_close(self, found: Array) -> None:
@@ -62,7 +62,7 @@ def product(name: str, beside: int = 1) -> Product:
 
     beside: tiles of a sub-group along the columns, which have no rest then.
     """
-    unit = UNITS[name]
+    unit = RECORDS[name]
     facts = facts_with(unit)
     columns = 2 * beside * unit.columns if beside > 1 else 3 * unit.columns + 1
     rows, steps = 2 * unit.rows + 3, 2 * unit.steps + 5

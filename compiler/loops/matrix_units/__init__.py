@@ -8,12 +8,16 @@ from compiler.core.types import DType
 from compiler.loops.matrix_units import mfma, mma, wmma
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
 
-__all__ = ["UNITS", "Fragment", "MatrixUnit", "Mode", "Modes", "Text", "units_for", "wmma"]
+__all__ = ["RECORDS", "UNITS", "Fragment", "MatrixUnit", "Mode", "Modes", "Text", "units_for", "wmma"]
 
 UNITS = {unit.name: unit for unit in (*mma.UNITS, *mfma.UNITS)}
 """Every record by its name, but for those with opaque fragments (`wmma.OPAQUE`)."""
 
 
+RECORDS = {**UNITS, **wmma.OPAQUE}
+"""Every record by its name."""
+
+
 def units_for(kind: DType, rates: Iterable[tuple[str, int]]) -> list[MatrixUnit]:
     """Those of a target (`TargetFacts.matrix_rates`) that multiply factors of a type."""
-    return [UNITS[name] for name, _ in rates if UNITS[name].factor == kind]
+    return [RECORDS[name] for name, _ in rates if RECORDS[name].factor == kind]

@@ -79,7 +79,8 @@ class MatrixUnit:
     and of c. a, c: fragments of [row, step] and [row, column]; b: of [column, step]. pack: neighbouring steps
     that one operand of the instruction holds. precision: the `--precision` that has to be asked for it, where
     its products are not those of f32. made_of: instead of one instruction, those of another unit, one
-    behind the other along the steps: each factor is taken as the sum of two of that unit's.
+    behind the other along the steps: each factor is taken as the sum of two of that unit's. opaque: which
+    lane holds what is the device's matter; fragments are filled, loaded and stored as whole tiles.
     """
 
     name: str
@@ -93,6 +94,7 @@ class MatrixUnit:
     texts: tuple[Text, ...]
     precision: str = ""
     made_of: MatrixUnit | None = None
+    opaque: bool = False
 
     @property
     def converts(self) -> bool:

@@ -143,7 +143,7 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
 #if defined(TK_EMULATOR)
 #define TK_SHARED_AT(type, name, size, offset) alignas(16) __shared__ type name[size]
 #elif !defined(TK_IS_HIP)
-extern __shared__ uint4 tk_shared[];
+extern __shared__ __align__(64) uint4 tk_shared[];
 #define TK_SHARED_AT(type, name, size, offset) type *const name = (type *)((char *)tk_shared + (offset))
 #endif
 

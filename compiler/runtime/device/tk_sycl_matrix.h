@@ -1,5 +1,6 @@
 /* Products of a sub-group on opaque fragments, by joint_matrix (the extension sycl_ext_oneapi_matrix as <sycl/sycl.hpp>
- * of 2023 and later has it); stands in front of kernels that call them. Strides are in elements, memory is by rows.
+ * of 2023 and later has it); stands in front of kernels that call them. Strides are in elements, memory is by rows,
+ * that of bt by columns of b.
  *
  * Fragments are objects of these types, handed on by pointer: after inlining they are values, never memory. */
 #include <sycl/ext/oneapi/matrix/matrix.hpp>
@@ -12,6 +13,9 @@ using tk_wmma_a =
 template <class T, int rows, int columns>
 using tk_wmma_b =
     tk_matrix::joint_matrix<sycl::sub_group, T, tk_matrix::use::b, rows, columns, tk_matrix::layout::row_major>;
+template <class T, int rows, int columns>
+using tk_wmma_bt =
+    tk_matrix::joint_matrix<sycl::sub_group, T, tk_matrix::use::b, rows, columns, tk_matrix::layout::col_major>;
 template <class T, int rows, int columns>
 using tk_wmma_c = tk_matrix::joint_matrix<sycl::sub_group, T, tk_matrix::use::accumulator, rows, columns>;
 
@@ -40,5 +44,7 @@ TK_INLINE void tk_wmma_store_by(const sycl::nd_item<3> &item, float *to, const C
 #define tk_wmma_fill(c, value) tk_wmma_fill_by(TK_ITEM, c, value)
 #define tk_wmma_load_a(to, from, stride) tk_wmma_load_by(TK_ITEM, to, from, stride)
 #define tk_wmma_load_b(to, from, stride) tk_wmma_load_by(TK_ITEM, to, from, stride)
+#define tk_wmma_load_bt(to, from, stride) tk_wmma_load_by(TK_ITEM, to, from, stride)
 #define tk_wmma_mma(c, a, b) tk_wmma_mma_by(TK_ITEM, c, a, b)
+#define tk_wmma_mma_bt(c, a, b) tk_wmma_mma_by(TK_ITEM, c, a, b)
 #define tk_wmma_store(to, c, stride) tk_wmma_store_by(TK_ITEM, to, c, stride)

@@ -104,12 +104,28 @@ string device_arch(const Candidate &one) {
   return major == 0 ? "" : "sm_" + std::to_string(major * 10 + minor);
 }
 
+// Whether a GPU of Intel has the tiles that kernels for an architecture use; yes where the runtime does not tell.
+bool has_tiles(const string &arch, const Candidate &one) {
+#if defined(SYCL_EXT_ONEAPI_DEVICE_ARCHITECTURE)
+  using sycl::ext::oneapi::experimental::architecture;
+  const auto own = one.device.get_info<sycl::ext::oneapi::experimental::info::device::architecture>();
+  if (starts(arch, "intel_gpu_pvc")) return own == architecture::intel_gpu_pvc;
+  return own == architecture::intel_gpu_dg2_g10 || own == architecture::intel_gpu_dg2_g11 ||
+         own == architecture::intel_gpu_dg2_g12;
+#else
+  (void)arch, (void)one;
+  return true;
+#endif
+}
+
 // Architectures are named as DPC++ names them: spir64_x86_64 runs on processors, spir64 on GPUs that the driver
-// compiles for, sm_* on NVIDIA's of that generation or a later one, gfx* on exactly those.
+// compiles for, intel_gpu_pvc and intel_gpu_dg2_g10 on those that have their tiles, sm_* on NVIDIA's of that generation or a later one, gfx* on exactly those.
 bool fits(const string &arch, const Candidate &one) {
   if (arch.empty()) return true;
   if (starts(arch, "spir64_x86_64")) return one.type == "cpu";
-  if (starts(arch, "spir64")) return one.type == "gpu" && (one.backend == "opencl" || one.backend == "level_zero");
+  const bool intel = one.type == "gpu" && (one.backend == "opencl" || one.backend == "level_zero");
+  if (starts(arch, "spir64")) return intel;
+  if (starts(arch, "intel_gpu_")) return intel && has_tiles(arch, one);
   const string found = device_arch(one);
   if (starts(arch, "sm_")) {
     if (one.backend != "cuda") return false;

@@ -9,7 +9,7 @@ from compiler.loops.ir import Buffer, Func, const
 from compiler.loops.queries import int_of
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program
-from compiler.schedule.rewriting import swap_buffer, use_buffer
+from compiler.schedule.rewriting import with_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,7 @@ class SetScope(Primitive[None]):
                 "scopes are names, with dots between",
                 "global, scratch, register, shared, fragment, ...",
             )
-        return _with_buffer(program.func, buffer.replace(scope=self.scope)), None
-
-
-def _with_buffer(func: Func, new: Buffer) -> Func:
-    changed = swap_buffer(func, new)
-    return changed.replace(body=use_buffer(changed.body, new.name, new))
+        return with_buffer(program.func, buffer.replace(scope=self.scope)), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ class StorageAlign(Primitive[None]):
             if axis == self.axis:
                 stride += (self.offset - stride) % self.factor
             strides.insert(0, stride)
-        return _with_buffer(program.func, buffer.replace(strides=tuple(const(n) for n in strides))), None
+        return with_buffer(program.func, buffer.replace(strides=tuple(const(n) for n in strides))), None
 
     def _extent(self, buffer: Buffer, axis: int) -> int:
         extent = int_of(buffer.shape[axis])

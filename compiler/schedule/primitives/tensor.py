@@ -33,7 +33,7 @@ from compiler.schedule.nest import conjunction
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, ranges
 from compiler.schedule.regions import Inner, box, region_of
-from compiler.schedule.rewriting import duplicate, nest, replace_statements, use_buffer
+from compiler.schedule.rewriting import duplicate, nest, replace_statements, use_buffer, with_buffer
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find_tensor_intrinsic, flat_nest, names
 
 
@@ -180,6 +180,7 @@ class Tensorize(Primitive[str]):
     dimensions that the intrinsic does not know have to stand still.
     Outputs: the block that now holds the implementation.
     rewrite: block B_o: (for i, j, k: c[i, j] += a[i, k] * b[k, j]) -> block B_o: mma(c, a, b)
+    Opaque fragments get the lane map that the intrinsic names.
     TVM: tensorize.
     """
 
@@ -206,7 +207,23 @@ class Tensorize(Primitive[str]):
         places = self._match(block, record)
         body = _implementation(program.namer(), record, places, self.refuse)
         new = block.replace(body=body, annotations=(*block.annotations, ("tensorized", record.name)))
-        return replace_statements(program.func, {block.name: new}), block.name
+        func = replace_statements(program.func, {block.name: new})
+        return self._laid_out(func, record, places), block.name
+
+    def _laid_out(self, func: Func, record: TensorIntrinsic, places: Mapping[str, Places]) -> Func:
+        """Buffers get the lane maps of the parameters whose part they take."""
+        for param in record.description.params:
+            buffer = places[param.name].buffer
+            if param.lane_map is None or buffer.lane_map == param.lane_map:
+                continue
+            if buffer.lane_map is not None:
+                raise self.refuse(
+                    f"{buffer.name} is laid out as {buffer.lane_map}, the intrinsic wants {param.lane_map}",
+                    f"it takes the part of {param.name}",
+                    "use a fragment of its own",
+                )
+            func = with_buffer(func, buffer.replace(lane_map=param.lane_map))
+        return func
 
     def _record(self) -> TensorIntrinsic:
         record = find_tensor_intrinsic(self.intrinsic)

@@ -12,7 +12,7 @@ registers of its lanes, as the instruction spreads it, and the epilogue works on
 
 Used by itself where the result is as exact as the plain one: factors of 16 bits with sums of 32, bytes with
 sums of 32 bits, f32 where the unit multiplies f32. Factors of f32 are rounded to tf32, or taken as two parts
-of tf32 each, only where it was asked for.
+of tf32 each, only where it was asked for. Units with opaque fragments: `opaque.py`.
 """
 
 from __future__ import annotations
@@ -25,39 +25,24 @@ from dataclasses import replace
 from compiler.core.target import TargetFacts
 from compiler.core.types import TF32, DType
 from compiler.loops.index_map import AXES, IndexMap
-from compiler.loops.ir import CONSTANT, REGISTER
-from compiler.loops.matrix_units import UNITS, MatrixUnit, Mode, Modes
+from compiler.loops.matrix_units import RECORDS, UNITS, MatrixUnit, Mode, Modes
 from compiler.loops.queries import extent_of, iterations
-from compiler.loops.simplify import Simplifier
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.threads.adding import Adder
-from compiler.schedule.rules.threads.axes import Part, extent_of_parts, find_axes
+from compiler.schedule.rules.threads.axes import extent_of_parts, find_axes
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.elementwise import aligned_run, asks
-from compiler.schedule.rules.threads.fetch import LEAST_BITS, by_k_iterations, is_plain
-from compiler.schedule.rules.threads.gemm import ImplicitGemm, runs_along
-from compiler.schedule.rules.threads.matrix_tile import MatrixTile, alternating, matrix_options, padding_of
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, StagedTile
+from compiler.schedule.rules.threads.fetch import by_k_iterations
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, alternating, matrix_options
+from compiler.schedule.rules.threads.opaque import OpaqueGemm
+from compiler.schedule.rules.threads.tile import GemmProblem
+from compiler.schedule.rules.threads.unit_gemm import GROUP, LEAST
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
-
-_GROUP = "threadIdx.y"
-_LEAST = 8
-"""Fewer rows, columns or terms of the sum than this leave most of a tile empty."""
-
-_BANK_ELEMENTS = 32
-"""Rows in shared memory keep their distance modulo so many elements."""
-
-_ACCESS_BYTES = 16
-"""Of the widest access of a thread."""
-
-_SECTOR_BYTES = 32
-"""Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
 
 _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
@@ -80,7 +65,7 @@ def matrix_gemm(
         return False
     units = usable(block, facts)
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
-    if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
+    if not units or min(*sizes, iterations(block.reduce)) < LEAST:
         return False
     return MatrixGemm(name, block, axes, facts, chooser, adder).apply(schedule, units)
 
@@ -95,18 +80,15 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
 
 def units_for_types(kind: DType, total: DType, facts: TargetFacts) -> list[MatrixUnit]:
     """The units that the target has for factors and sums of these types, those that do most at once first."""
-    rated = [UNITS[name] for name, _ in facts.matrix_rates]
+    rated = [RECORDS[name] for name, _ in facts.matrix_rates]
     asked = [unit for unit in rated if unit.precision in ("", facts.precision)]
     units = [unit for unit in asked if unit.staged == kind and unit.total == total]
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 
-class MatrixGemm(ImplicitGemm):
+class MatrixGemm(OpaqueGemm):
     """The steps of the rule, in the order in which they are applied."""
 
-    unit: MatrixUnit
-    widths: dict[str, int]
-    """Neighbouring terms that a thread may take at once of each staged factor."""
     beside: int
     """Tiles of the unit whose columns alternate, so that a lane holds so many times as many neighbours."""
 
@@ -149,6 +131,9 @@ class MatrixGemm(ImplicitGemm):
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         """Stage the factors and give the tiles to sub-groups."""
+        if self.unit.opaque:
+            self.spread_opaque(tile, last, lanes)
+            return
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
         self.beside = self.alternate(tile, last)
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
@@ -186,23 +171,6 @@ class MatrixGemm(ImplicitGemm):
         number = index // (own * beside) * (own * beside) + tile * own + place * pair + index % pair
         return IndexMap.of(rank, [*AXES[:axis], number, *AXES[axis + 1 : rank]])
 
-    # -- operands
-
-    def is_copied(self) -> bool:
-        """Whether asynchronous copies can bring both factors: narrow elements only in runs along the sum."""
-        site = self.s.site(self.name)
-        terms, known = site.block.iters[-1], Simplifier(site.bounds)
-        narrow = [load for load in site.loads if load.buffer.dtype.bits < LEAST_BITS]
-        if narrow and asks(site, terms.var.name):
-            return False
-        return all(is_plain(factor, least=1) for factor in factors(site.block) or ()) and all(
-            aligned_run(load, terms.var, _LEAST, known) for load in narrow
-        )
-
-    def stored(self, own: Sequence[Part]) -> tuple[Part, ...]:
-        """The order of a factor in memory: batch, taps, rows or columns, terms of the sum side by side."""
-        return (*self.axes.batch, *self.outer, *own, *self.inner)
-
     # -- loops
 
     def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
@@ -224,10 +192,10 @@ class MatrixGemm(ImplicitGemm):
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, grid[-1])
-        threads = [(_GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
+        threads = [(GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
         sums = self.place_sums(col_block, threads)
         group = self.s.fuse(row_group, col_group)
-        self.s.bind(group, _GROUP)
+        self.s.bind(group, GROUP)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
         for loop in (product, rows, columns):
@@ -236,21 +204,12 @@ class MatrixGemm(ImplicitGemm):
         self.start(start, unit)
         self.s.tensorize(row_digits[0], unit.name)
         self.finish(tile, follow, lanes)
-        gathered = [name for name in stages if self.gathered and not self.is_constant(name)]
-        for name in gathered:
-            self.fetch_gathered(name, part, tile)
-        self.fetch_all([name for name in stages if name not in gathered], rounds[-1], tile)
-        if gathered:
-            self.s.unroll(part)
+        self.bring(stages, rounds, part, tile)
         self.bind_grid(grid)
         if self.adder is not None:
             self.adder.share(self.s, sums, threads)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
-
-    def cut(self, loop: str, tiles: tuple[int | None, ...], digits: Modes) -> tuple[str, ...]:
-        """A loop over rows or columns as loops over tiles, and the digits of the innermost ones."""
-        return self.s.split(loop, (*tiles, *(item.extent for item in digits)))
 
     def start(self, block: str, unit: MatrixUnit) -> None:
         """The sums begin in the registers of the lanes that hold them."""
@@ -281,98 +240,9 @@ class MatrixGemm(ImplicitGemm):
         digits = (*row_digits, *col_digits[:-1], between, col_digits[-1])
         self.s.reorder(row_group, col_group, rows, columns, *digits)
         registers = self.spread_lanes(modes, digits)
-        self.s.bind(self.s.fuse(row_group, col_group), _GROUP)
+        self.s.bind(self.s.fuse(row_group, col_group), GROUP)
         along = last.register == 1 and lanes % last.extent == 0
         if along and lanes > last.extent:
             registers[-2:] = [self.s.fuse(*registers[-2:])]
         for loop in (rows, columns, *registers):
             (self.s.vectorize if along and loop == registers[-1] else self.s.unroll)(loop)
-
-    def count_rounds(self, stage: str, tile: StagedTile) -> None:
-        """It is done before the unit's instruction reads the factor."""
-
-    def fetch(self, names: Sequence[str], tile: StagedTile) -> None:
-        """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
-        block = self.s.site(names[0])
-        # fused pixels run along the rows, too
-        sideways = not (runs_along(block, block.spatial[-1]) or self.gathered)
-        for name in names:
-            self.fetch_rows(name, tile, 0 if sideways else self.widths[names[0]])
-        self.align(names[-1], tile)
-
-    def align(self, stage: str, tile: StagedTile) -> None:
-        """Let rows of a staged factor begin in different banks of shared memory."""
-        buffer = self.stored_by(stage)
-        offset = (tile.depth + padding_of(self.unit)) % _BANK_ELEMENTS
-        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
-
-    def fetch_gathered(self, stage: str, part: str, tile: MatrixTile) -> None:
-        """Fetch a factor whose terms have no order in memory.
-
-        Each thread keeps to a row and takes its terms one after the other, all written out: the place of a
-        term is a constant then. Registers are on the way, from where neighbours reach shared memory at once.
-        """
-        stored = self.s.cache_write(stage, self.stored_by(stage).name, REGISTER)
-        for block in (stored, stage):
-            self.s.compute_at(block, part)
-        for block in (stage, stored):
-            self.fetch_own(block, tile, vectors=block == stored)
-        self.align(stored, tile)
-
-    def is_constant(self, stage: str) -> bool:
-        """Whether a staged factor is read from what lies in memory as it is fetched."""
-        return all(load.buffer.scope == CONSTANT for load in self.s.site(stage).loads)
-
-    def fetch_own(self, name: str, tile: MatrixTile, *, vectors: bool) -> None:
-        """One step of it; threads that are more than rows share the terms of a row."""
-        own, step = self.s.loops(name)[-2:]
-        rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
-        along = min(tile.threads, rows)
-        wide = math.gcd(steps, _ACCESS_BYTES // self.unit.factor.bytes)
-        deep = min(tile.threads // along, steps // wide)
-        rounds, thread = self.s.split(own, (None, along))
-        slow, more, vector = self.s.split(step, (deep, None, wide))
-        self.s.reorder(slow, thread, rounds, more, vector)
-        self.bind_threads(self.s.fuse(slow, thread), tile)
-        self.s.unroll(rounds)
-        self.s.unroll(more)
-        (self.s.vectorize if vectors else self.s.unroll)(vector)
-
-    def fetch_rows(self, name: str, tile: StagedTile, wide: int) -> None:
-        """One step of it; wide: neighbouring terms that a thread takes at once, 0 if rows are neighbours."""
-        own, step = self.s.loops(name)[-2:]
-        rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
-        lanes, vector, far = 1, None, list[str]()
-        if wide == 0:
-            along = min(tile.threads, rows, _SECTOR_BYTES // self.unit.factor.bytes)
-            deep = min(tile.threads // along, steps)
-            left = min(tile.threads // (along * deep), -(-rows // along))
-            rounds, *far, fast = self.s.split(own, (None, left, along))
-            more, slow = self.s.split(step, (None, deep))
-        else:
-            lanes = math.gcd(steps, wide)
-            along = min(tile.threads, steps // lanes)
-            deep = min(tile.threads // along, rows)
-            more, fast, vector = self.s.split(step, (None, along, lanes))
-            rounds, slow = self.s.split(own, (None, deep))
-        self.s.reorder(*far, slow, fast, rounds, more, *([vector] if vector else []))
-        self.bind_threads(self.s.fuse(*far, slow, fast), tile)
-        self.s.unroll(rounds)
-        self.s.unroll(more)
-        if vector:
-            (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
-
-    def bind_threads(self, loop: str, tile: BlockTile) -> None:
-        """Give the iterations of a loop to lanes, and to sub-groups where there are more.
-
-        Of as many sub-groups as the block has, the last ones may have nothing to do.
-        """
-        count, lanes = extent_of(self.s.loop(loop).extent), self.unit.lanes
-        if count <= lanes:
-            self.s.bind(loop if count == lanes else self.s.split(loop, (None, lanes))[1], THREAD)
-            return
-        if count < tile.threads:
-            loop = self.s.split(loop, (None, tile.threads))[1]
-        group, lane = self.s.split(loop, (None, lanes))
-        self.s.bind(group, _GROUP)
-        self.s.bind(lane, THREAD)

@@ -12,6 +12,7 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.tile import (
     SHARED_BYTES_A_CYCLE,
+    WORD,
     GemmProblem,
     copies,
     has_room,
@@ -96,11 +97,15 @@ UNITS_WITHOUT_COPIES = UnitCosts(
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
-_WORD = 4
+_LEAST_COPY = 4
 """Bytes of the smallest asynchronous copy."""
 
 _PADDING_BYTES = 16
 """Between rows in shared memory, so that lanes read from different banks."""
+
+
+KEPT_PADDING = _PADDING_BYTES // WORD
+"""Elements between rows of sums in shared memory, from where threads take them of opaque fragments."""
 
 
 def padding_of(unit: MatrixUnit) -> int:
@@ -151,7 +156,12 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return own * self.stages
+        return max(own * self.stages, self.kept_bytes)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The sums of a block, which take the place of the factors if fragments are opaque."""
+        return self.rows * (self.columns + KEPT_PADDING) * WORD if self.unit.opaque else 0
 
     @property
     def groups(self) -> int:
@@ -204,11 +214,12 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     """The tile with several parts under way.
 
     Behind the end of a sum, narrow elements come one by one, which no copy does; in registers they are f32.
-    What is gathered is written out for all of a sum, and comes through registers.
+    What is gathered is written out for all of a sum, and comes through registers. No language with opaque
+    fragments has both asynchronous copies and a use for them.
     """
-    if problem.gathered:
+    if problem.gathered or tile.unit.opaque:
         return
-    narrow = tile.unit.factor.bytes < _WORD
+    narrow = tile.unit.factor.bytes < _LEAST_COPY
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
     for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
         if copied or not narrow:
@@ -242,6 +253,7 @@ def matrix_tile_cycles(
     arrives = costs.latency / (tile.stages - 1) if tile.stages > 1 else costs.alone
     one_round = costs.together(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
     stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.beside)
+    stored += 2 * tile.kept_bytes / SHARED_BYTES_A_CYCLE  # sums of opaque fragments go there, and are read
     own = costs.begins + k_iterations(tile, problem) * one_round + resident * stored
     return waves / resident * own
 
@@ -271,6 +283,12 @@ def alternating(tile: MatrixTile) -> int:
 
 
 def _conflicts(unit: MatrixUnit) -> float:
-    """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them."""
+    """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them.
+
+    Opaque fragments are loaded 16 bytes of a row at a time, which fill the banks: so `wmma` on sm_70 does where a
+    lies by rows and b by columns (Raihan, Goli and Aamodt, "Modeling Deep Learning Accelerator Enabled GPUs", 2019).
+    """
+    if unit.opaque:
+        return 1.0
     rows = math.prod(item.extent for item in unit.a.rows if item.lane)
     return max(1.0, rows * _PADDING_BYTES / SHARED_BYTES_A_CYCLE)
