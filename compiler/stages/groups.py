@@ -36,7 +36,7 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
         applications.add(described(node))
     joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
     if joins:
-        fused = fuse_attention(fused, scores=not blocks)
+        fused = fuse_attention(fused, threads=blocks, scores=not (blocks and graph.symbols))
     pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
     if not pairs or graph.symbols:
         return fused

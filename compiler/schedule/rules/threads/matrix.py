@@ -207,8 +207,9 @@ class MatrixGemm(ImplicitGemm):
 
     def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
         unit = tile.unit
-        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
-        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
+        inside = self.own_loops(self.name)
+        *batch, row, column = inside[: self.batches + 2]
+        *taps, terms = inside[self.batches + 2 :]
         row_block, row_group, rows, *row_digits = self.cut(
             row, (None, tile.along_rows, tile.own_rows), unit.c.rows
         )
@@ -223,7 +224,7 @@ class MatrixGemm(ImplicitGemm):
         rounds = [*taps, part]
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
-        follow = self.s.reverse_compute_at(last, grid[-1])
+        follow = self.follow_tile(last, grid[-1])
         sums = place_sums(self.s, self.adds_up, col_block) if self.adds_up else None
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)

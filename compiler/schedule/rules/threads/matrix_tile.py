@@ -26,7 +26,7 @@ from compiler.schedule.rules.threads.tile import (
 _OTHER_REGISTERS = 48
 """Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
 
-_MOST_REGISTERS = 168
+MOST_REGISTERS = 168
 """Of a thread, so that each part of a multiprocessor has room for three sub-groups."""
 
 _WRITTEN_OUT = 256
@@ -196,7 +196,7 @@ def matrix_options(
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged.registers <= _MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
+        if staged.registers <= MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
     ]
 
 

@@ -12,12 +12,13 @@ A block has all columns of its rows, so that each row is looked through once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, SHARED, Load
 from compiler.loops.matrix_units import MatrixUnit
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
@@ -25,11 +26,20 @@ from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.options import Named
 from compiler.schedule.rules.threads.axes import Axes, find_axes
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.gemm import ImplicitGemm
+from compiler.schedule.rules.threads.gemm import ImplicitGemm, is_narrow
 from compiler.schedule.rules.threads.matrix import MatrixGemm, usable
-from compiler.schedule.rules.threads.matrix_tile import MatrixTile
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.rows import parts_of
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile
+from compiler.schedule.rules.threads.scores import (
+    ScoresOnThreads,
+    ScoresOnUnits,
+    fitting,
+    thread_scores,
+    unit_scores,
+    with_scores,
+)
+from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS, least_of, product_cycles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _MOST_PARTS = 32
@@ -40,22 +50,102 @@ _UNDER_WAY = 16
 """Scores that a thread asks for at the same time."""
 
 
+_ONE, _TWO = (1,), (2,)
+"""Launches of an attention, as decisions: scores in the same one, or in one of their own."""
+
+
 def weighted_rows(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
-    """Schedule a softmax whose rows one product reads; False, and no change, for other functions."""
+    """Schedule a softmax whose rows one product reads, with the product that makes its rows if that pays.
+
+    False, and no change, for other functions. A product that makes the rows is left to other rules where one
+    launch more is better.
+    """
     sums = [site.name for site in schedule.program.sites.values() if site.is_store and site.reduce]
-    if len(sums) != 3:
+    if len(sums) not in (3, 4):
         return False
-    *rows, product = sums
-    block = schedule.site(product)
+    *scores, largest, total, product = sums
+    rows, block = (largest, total), schedule.site(product)
     axes = find_axes(block)
     if axes is None or not _weighs(schedule, rows, block, axes):
         return False
+    if scores and _with_scores(schedule, scores[0], rows, product, axes, facts, chooser):
+        return True
     units = usable(block, facts)
     on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
     if units and on_units.apply(schedule, units):
         return True
     on_threads = _OnThreads(rows, product, block, axes, facts, Named(chooser, "weighed"))
     return schedule.attempt(on_threads.run, follow=True)
+
+
+def _with_scores(
+    schedule: Schedule,
+    name: str,
+    rows: Sequence[str],
+    product: str,
+    axes: Axes,
+    facts: TargetFacts,
+    chooser: Chooser,
+) -> bool:
+    """Schedule all of an attention as one launch; False, and no change, where two are better."""
+    first, block = schedule.site(name), schedule.site(product)
+    own = find_axes(first)
+    if own is None or not _are_scores(schedule, first, rows):
+        return False
+    units = [unit for unit in usable(first, facts) if unit in usable(block, facts)]
+    ways = _ways(_problem(first, own), _problem(block, axes), units, facts)
+    if not ways or chooser.choose(f"{name}.launches", ways) == _TWO:
+        return False
+    on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
+    on_units.scores = ScoresOnUnits(name, first, own, facts, Named(chooser, "scores.unit"))
+    if units and on_units.apply(schedule, units):
+        return True
+    on_threads = _OnThreads(rows, product, block, axes, facts, Named(chooser, "weighed"))
+    on_threads.scores = ScoresOnThreads(name, first, own, facts, Named(chooser, "scores"))
+    return schedule.attempt(on_threads.run, follow=True)
+
+
+def _are_scores(schedule: Schedule, first: Site, rows: Sequence[str]) -> bool:
+    """Whether the sums over rows read what a product makes, or what follows it element by element."""
+    readers = schedule.program.readers(first.target)
+    made = readers[0].target if len(readers) == 1 and not readers[0].reduce else first.target
+    shape = [extent_of(item.extent) for item in first.spatial]
+    return all(
+        made in {load.buffer.name for load in schedule.site(name).loads}
+        and [extent_of(item.extent) for item in schedule.site(name).spatial] == shape[:-1]
+        for name in rows
+    )
+
+
+def _problem(block: Site, axes: Axes) -> GemmProblem:
+    terms = iterations(block.reduce)
+    return GemmProblem(*axes.extents(), terms, terms, 1, plain=True, narrow=is_narrow(block))
+
+
+def _ways(
+    first: GemmProblem, second: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts
+) -> list[Option]:
+    """Numbers of launches that an attention may take, with the cycles until the last one is done."""
+    apart, together = list[Option](), list[Option]()
+    found = _whole(thread_tiles(second, facts), ThreadTile, second)
+    apart += found
+    together += with_scores(found, ThreadTile, thread_scores(first, facts), facts)
+    for unit in units:
+        tile_of = partial(MatrixTile, unit)
+        found = _whole(matrix_options(unit, second, facts), tile_of, second)
+        apart += found
+        together += with_scores(found, tile_of, unit_scores(unit, first, facts), facts)
+    if not together:
+        return []
+    two = least_of(apart) + product_cycles(first, units, facts) + LAUNCH_SECONDS * facts.hertz
+    return [Option(_ONE, least_of(together)), Option(_TWO, two)]
+
+
+def _whole(
+    options: Sequence[Option], tile_of: Callable[..., BlockTile], problem: GemmProblem
+) -> list[Option]:
+    """Tiles with all columns of their rows."""
+    return [option for option in options if tile_of(*option.value).columns >= problem.columns]
 
 
 def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) -> bool:
@@ -73,6 +163,8 @@ class _Weighted(ImplicitGemm):
     """What both ways to multiply share: tiles of all columns, and the sums over rows in front of them."""
 
     tile: BlockTile
+    scores: ScoresOnUnits | ScoresOnThreads | None = None
+    """The product that makes the rows, where this launch has it, too."""
 
     def __init__(
         self,
@@ -87,14 +179,25 @@ class _Weighted(ImplicitGemm):
         self.sums = rows
 
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
-        tiles = ((option, ThreadTile(*option.value)) for option in super().thread_tiles(problem))
-        return [option for option, tile in tiles if tile.columns >= problem.columns]
+        found = _whole(super().thread_tiles(problem), ThreadTile, problem)
+        if self.scores is None:
+            return found
+        return with_scores(found, ThreadTile, thread_scores(self.scores.problem, self.facts), self.facts)
+
+    def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
+        if self.scores is not None:
+            self.scores.begin(schedule)
+        return super().prepare(schedule, follow=follow)
 
     def bind_grid(self, grid: Sequence[str]) -> None:
-        """The sums over rows come first in a block."""
+        """The sums over rows come first in a block, and in front of them scores."""
         for name in reversed(self.sums):
             self.place_sum(name, grid[-1])
+        self.place_scores(grid[-1])
         super().bind_grid(grid)
+
+    def place_scores(self, block_loop: str) -> None:
+        """Put the product that makes the rows, if it is one of this launch, into the loop over blocks."""
 
     def place_sum(self, name: str, block_loop: str) -> None:
         """A sum over each row of a block, by several threads, in shared memory."""
@@ -133,18 +236,35 @@ class _Weighted(ImplicitGemm):
 class _OnThreads(_Weighted):
     """Products by threads alone."""
 
+    scores: ScoresOnThreads | None
+
     def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
         self.tile = tile
         super().arrange(tile, stages, last, lanes)
+
+    def place_scores(self, block_loop: str) -> None:
+        if self.scores is not None:
+            tiles = thread_scores(self.scores.problem, self.facts)
+            self.scores.run_in(self.s, block_loop, fitting(self.tile, tiles, self.facts))
 
 
 class _OnUnits(MatrixGemm, _Weighted):
     """Products by a matrix unit."""
 
+    scores: ScoresOnUnits | None
+
     def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
-        tiles = ((option, MatrixTile(unit, *option.value)) for option in super().unit_tiles(unit, problem))
-        return [option for option, tile in tiles if tile.columns >= problem.columns]
+        tile_of = partial(MatrixTile, unit)
+        found = _whole(super().unit_tiles(unit, problem), tile_of, problem)
+        if self.scores is None:
+            return found
+        return with_scores(found, tile_of, unit_scores(unit, self.scores.problem, self.facts), self.facts)
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         self.tile = tile
         super().spread(tile, last, lanes)
+
+    def place_scores(self, block_loop: str) -> None:
+        if self.scores is not None:
+            tiles = unit_scores(self.unit, self.scores.problem, self.facts)
+            self.scores.run_in(self.s, block_loop, self.unit, fitting(self.tile, tiles, self.facts))
