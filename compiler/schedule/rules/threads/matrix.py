@@ -280,7 +280,9 @@ class MatrixGemm(ImplicitGemm):
         *places, last = unit.c.columns
         modes = (*unit.c.rows, *places, Mode(beside, register=unit.c.registers), last)
         digits = (*row_digits, *col_digits[:-1], between, col_digits[-1])
-        self.s.reorder(row_group, col_group, rows, columns, *digits)
+        pairs = list(zip(modes, digits, strict=True))
+        bound, held = ([loop for mode, loop in pairs if bool(mode.lane) == lane] for lane in (True, False))
+        self.s.reorder(row_group, col_group, *self.order_of((rows, columns), bound, held))
         registers = self.spread_lanes(modes, digits)
         self.s.bind(self.s.fuse(row_group, col_group), _GROUP)
         along = last.register == 1 and lanes % last.extent == 0
@@ -288,6 +290,10 @@ class MatrixGemm(ImplicitGemm):
             registers[-2:] = [self.s.fuse(*registers[-2:])]
         for loop in (rows, columns, *registers):
             (self.s.vectorize if along and loop == registers[-1] else self.s.unroll)(loop)
+
+    def order_of(self, tiles: Sequence[str], lanes: Sequence[str], registers: Sequence[str]) -> list[str]:
+        """The order of loops over tiles of the unit, lanes and registers of one in the epilogue."""
+        return [*tiles, *lanes, *registers]
 
     def count_rounds(self, stage: str, tile: StagedTile) -> None:
         """It is done before the unit's instruction reads the factor."""

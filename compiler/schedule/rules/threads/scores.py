@@ -136,6 +136,10 @@ class ScoresOnUnits(MatrixGemm, NestedProduct):
         self.place_in(self.s, *self.nest)
         super().place(tile, stages, last, lanes)
 
+    def order_of(self, tiles: Sequence[str], lanes: Sequence[str], registers: Sequence[str]) -> list[str]:
+        """A lane stores all that it holds, one after the other: nobody waits between."""
+        return [*lanes, *tiles, *registers]
+
 
 class ScoresOnThreads(NestedProduct):
     """Scores by threads alone."""
