@@ -112,7 +112,7 @@ def padding_of(unit: MatrixUnit) -> int:
 class MatrixTile:
     """Sub-groups along rows and columns, products of each along both, and the steps staged at a time.
 
-    stages, copied: as of a `ThreadTile`.
+    stages, copied, beside: as of a `ThreadTile`.
     """
 
     unit: MatrixUnit
@@ -123,6 +123,7 @@ class MatrixTile:
     depth: int
     stages: int = 1
     copied: int = 0
+    beside: int = 0
 
     @property
     def threads(self) -> int:
@@ -151,7 +152,7 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return own * self.stages
+        return own * self.stages + self.beside
 
     @property
     def groups(self) -> int:
@@ -226,6 +227,11 @@ def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     )
 
 
+def unit_costs(facts: TargetFacts) -> UnitCosts:
+    """What tiles on matrix units take on a target."""
+    return ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES
+
+
 def matrix_tile_cycles(
     tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: UnitCosts | None = None
 ) -> float:
@@ -233,7 +239,7 @@ def matrix_tile_cycles(
 
     Blocks that are there at the same time work on their parts in turn, while those that follow arrive.
     """
-    costs = costs or (ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES)
+    costs = costs or unit_costs(facts)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, _MOST_RESIDENT, occupancy(tile, facts))
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do

@@ -12,30 +12,35 @@ tile; beside it there has to be room for what both products stage.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import SHARED
 from compiler.loops.matrix_units import MatrixUnit
-from compiler.loops.queries import extent_of
-from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.program import Program, Site
-from compiler.schedule.rules.threads.axes import Axes
-from compiler.schedule.rules.threads.common import divisors
+from compiler.schedule.chooser import Option
+from compiler.schedule.program import Program
 from compiler.schedule.rules.threads.gemm import ImplicitGemm
 from compiler.schedule.rules.threads.matrix import MatrixGemm
-from compiler.schedule.rules.threads.matrix_tile import MOST_REGISTERS, MatrixTile, matrix_tile_cycles
+from compiler.schedule.rules.threads.matrix_tile import (
+    MOST_REGISTERS,
+    MatrixTile,
+    matrix_tile_cycles,
+    unit_costs,
+)
 from compiler.schedule.rules.threads.tile import (
+    BUSY_THREADS,
     WORD,
     BlockTile,
     GemmProblem,
     ThreadTile,
+    costs_of,
     has_room,
+    occupancy,
     tile_cycles,
+    waves_of,
 )
 from compiler.schedule.schedule import Schedule
 
@@ -45,6 +50,18 @@ _BANKS, _APART = 32, 8
 _PARTS = 128
 """Of sums over rows, at most, in shared memory: those of threads, and what they come to."""
 
+UNDER_WAY = 16
+"""Scores that a thread asks for at the same time."""
+
+_WEIGHED = 30.0
+"""Instructions for a score beside products: the largest one, two exponentials, the total, a weight."""
+
+_PASSES = 3
+"""Times that a thread asks for scores."""
+
+_STORED = 6.0
+"""Cycles to finish a score and store it to shared memory, of a thread; that no memory is waited for."""
+
 _ALONG, _OWN, _DEPTHS = (1, 2, 4), (1, 2, 4, 8), (16, 32, 64)
 """Sub-groups along rows and keys, products of each, and terms that are staged together, on matrix units."""
 
@@ -52,19 +69,15 @@ _THREADS, _FEW_DEPTHS = ((2, 4, 8, 16), (4, 8, 16, 32)), (8, 16, 32)
 """Threads along rows and keys, and terms that are staged together, without."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoresTile:
-    """A tile as an option, with the shared memory of scores and of what it stages, in bytes."""
-
-    option: Option
-    shared_bytes: int
-
-
 Tile = TypeVar("Tile", MatrixTile, ThreadTile)
-Cycles = Callable[[Tile, GemmProblem, TargetFacts], float]
 
-Tiles = dict[tuple[int, int], list[ScoresTile]]
-"""Tiles of scores by the rows and threads of a block."""
+
+class Way(Protocol[Tile]):
+    """Tiles of one way to multiply."""
+
+    def tile(self, value: Sequence[int]) -> Tile: ...
+    def scores(self, problem: GemmProblem) -> Iterable[Tile]: ...
+    def cycles(self, tile: Tile, problem: GemmProblem, *, near: bool) -> float: ...
 
 
 def last_of_scores(program: Program) -> str:
@@ -110,7 +123,7 @@ class NestedProduct(ImplicitGemm):
         loops = self.s.loops(block)
         return tuple(loops[loops.index(self.at) + 1 :])
 
-    def follow_tile(self, last: str, tile: str) -> Sequence[str]:
+    def follow_tile(self, last: str, tile: str) -> Sequence[str]:  # noqa: ARG002
         """It is there already."""
         return self.own_loops(last)
 
@@ -121,7 +134,7 @@ class NestedProduct(ImplicitGemm):
 class ScoresOnUnits(MatrixGemm, NestedProduct):
     """Scores by a matrix unit."""
 
-    def alternate(self, tile: MatrixTile, end: str) -> int:
+    def alternate(self, tile: MatrixTile, end: str) -> int:  # noqa: ARG002
         """Nothing that reads scores wants more than two neighbours of a lane."""
         return 1
 
@@ -156,66 +169,102 @@ class ScoresOnThreads(NestedProduct):
 # ---------------------------------------------------------------- what it costs
 
 
-def unit_scores(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -> Tiles:
-    """Tiles of a unit, with the cycles that all scores take by each."""
-    return _by_block(problem, _unit_tiles(unit, problem), matrix_tile_cycles, facts)
+@dataclass(frozen=True, slots=True)
+class OnUnits:
+    """Tiles of a matrix unit for both products of an attention."""
+
+    unit: MatrixUnit
+    facts: TargetFacts
+
+    def tile(self, value: Sequence[int]) -> MatrixTile:
+        """The tile that a decision says."""
+        return MatrixTile(self.unit, *value)
+
+    def scores(self, problem: GemmProblem) -> Iterator[MatrixTile]:
+        """Tiles of scores, a part of the sum staged after the other."""
+        depths = [n for n in _DEPTHS if n % self.unit.steps == 0 and n < 2 * max(problem.inner, _DEPTHS[0])]
+        for sizes in product(_ALONG, _ALONG, _OWN, _OWN, depths):
+            tile = self.tile(sizes)
+            if tile.registers <= MOST_REGISTERS:
+                yield tile
+
+    def cycles(self, tile: MatrixTile, problem: GemmProblem, *, near: bool) -> float:
+        """Cycles of a product, whose results stay in shared memory if they are near."""
+        costs = unit_costs(self.facts)
+        costs = replace(costs, stored=min(_STORED, costs.stored)) if near else costs
+        return matrix_tile_cycles(tile, problem, self.facts, costs)
 
 
-def thread_scores(problem: GemmProblem, facts: TargetFacts) -> Tiles:
-    """Tiles of threads, with the cycles that all scores take by each."""
-    return _by_block(problem, _thread_tiles(problem), tile_cycles, facts)
+@dataclass(frozen=True, slots=True)
+class OnThreads:
+    """Tiles of threads alone for both products of an attention."""
+
+    facts: TargetFacts
+
+    def tile(self, value: Sequence[int]) -> ThreadTile:
+        """The tile that a decision says."""
+        return ThreadTile(*value)
+
+    def scores(self, problem: GemmProblem) -> Iterator[ThreadTile]:
+        """Tiles of scores, a part of the sum staged after the other."""
+        depths = [n for n in _FEW_DEPTHS if n <= max(_FEW_DEPTHS[0], problem.inner)]
+        for sizes in product(*_THREADS, _OWN, _OWN, depths):
+            tile = self.tile(sizes)
+            if tile.thread_columns % problem.lanes == 0:
+                yield tile
+
+    def cycles(self, tile: ThreadTile, problem: GemmProblem, *, near: bool) -> float:  # noqa: ARG002
+        """Cycles of a product; to store a result is a small part of them, wherever it is."""
+        return tile_cycles(tile, problem, self.facts)
 
 
-def fitting(tile: BlockTile, tiles: Tiles, facts: TargetFacts) -> list[Option]:
-    """Of tiles of scores those that a block with a tile of the other product has room for."""
-    left = (facts.shared_limit or 0) - tile.shared_bytes - _PARTS * tile.rows * WORD
-    return [one.option for one in tiles.get((tile.rows, tile.threads), ()) if one.shared_bytes <= left]
+class Pairs(Generic[Tile]):
+    """Tiles for blocks that make scores and multiply by values, with what both products take.
 
-
-def with_scores(
-    options: Sequence[Option], tile_of: Callable[..., BlockTile], tiles: Tiles, facts: TargetFacts
-) -> list[Option]:
-    """Tiles of the other product for blocks that make scores, too, with the cycles of both."""
-    found = ((option, fitting(tile_of(*option.value), tiles, facts)) for option in options)
-    return [
-        Option(option.value, option.cost + min(item.cost for item in scores))
-        for option, scores in found
-        if scores
-    ]
-
-
-def _unit_tiles(unit: MatrixUnit, problem: GemmProblem) -> Iterator[MatrixTile]:
-    """Tiles of a unit, a part of the sum staged after the other."""
-    depths = [n for n in _DEPTHS if n % unit.steps == 0 and n < 2 * max(problem.inner, unit.steps)]
-    for sizes in product(_ALONG, _ALONG, _OWN, _OWN, depths):
-        tile = MatrixTile(unit, *sizes)
-        if tile.registers <= MOST_REGISTERS:
-            yield tile
-
-
-def _thread_tiles(problem: GemmProblem) -> Iterator[ThreadTile]:
-    depths = [n for n in _FEW_DEPTHS if n <= max(_FEW_DEPTHS[0], problem.inner)]
-    for sizes in product(*_THREADS, _OWN, _OWN, depths):
-        tile = ThreadTile(*sizes)
-        if tile.thread_columns % problem.lanes == 0:
-            yield tile
-
-
-def _by_block(
-    problem: GemmProblem, tiles: Iterable[Tile], cycles: Cycles[Tile], facts: TargetFacts
-) -> Tiles:
-    """Tiles that fit, with the cycles until the last unit has gone through all parts of the keys.
-
-    Tiles are whole, but the last one of several: what is made for it covers all of a tile then.
+    A block has whole tiles of scores, but for the last one of several.
     """
-    found: Tiles = {}
-    for tile in tiles:
-        scores = tile.rows * (problem.columns + _BANKS) * WORD
-        whole = tile.rows <= problem.rows and tile.columns <= problem.columns
-        if not whole or not has_room(tile, facts, scores):
-            continue
-        parts = -(-problem.columns // tile.columns)
-        cost = parts * cycles(tile, replace(problem, columns=tile.columns), facts)
-        made = ScoresTile(Option(tile.value, cost), scores + tile.shared_bytes)
-        found.setdefault((tile.rows, tile.threads), []).append(made)
-    return found
+
+    way: Way[Tile]
+
+    def __init__(self, way: Way[Tile], scores: GemmProblem, values: GemmProblem, facts: TargetFacts) -> None:
+        self.way, self.first, self.second, self.facts = way, scores, values, facts
+        self.by_block: dict[tuple[int, int], list[Tile]] = {}
+        for tile in way.scores(scores):
+            if tile.rows <= scores.rows and tile.columns <= scores.columns:
+                self.by_block.setdefault((tile.rows, tile.threads), []).append(tile)
+
+    def options(self, found: Iterable[Option]) -> list[Option]:
+        """Of tiles of the product with values those that fit, with the cycles of both products."""
+        pairs = ((option, self.beside(option.value)) for option in found)
+        return [Option(option.value, min(item.cost for item in scores)) for option, scores in pairs if scores]
+
+    def beside(self, value: Sequence[int]) -> list[Option]:
+        """Tiles of scores beside one of the product with values, with the cycles of both."""
+        tile, options = self.way.tile(value), list[Option]()
+        kept = tile.rows * (self.first.columns + _BANKS + _PARTS) * WORD
+        for one in self.by_block.get((tile.rows, tile.threads), ()):
+            made = replace(one, beside=kept + tile.shared_bytes)
+            used = replace(tile, beside=kept + one.shared_bytes)
+            if has_room(made, self.facts) and has_room(used, self.facts):
+                options.append(Option(one.value, self._cycles(made, used)))
+        return options
+
+    def _cycles(self, made: Tile, used: Tile) -> float:
+        parts = -(-self.first.columns // made.columns)
+        scores = self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
+        values = self.way.cycles(used, self.second, near=False)
+        return parts * scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+
+
+def softmax_cycles(tile: BlockTile, problem: GemmProblem, facts: TargetFacts, *, far: bool) -> float:
+    """Cycles until the last unit has gone through its scores three times and made weights of them.
+
+    problem: the product of weights and values. far: scores are in global memory, and threads wait for them.
+    """
+    waves = waves_of(tile, problem, facts)
+    resident = min(waves, occupancy(tile, facts))
+    scores = tile.rows * problem.steps
+    busy = min(1.0, resident * tile.threads / BUSY_THREADS)
+    issued = scores * _WEIGHED / (facts.fma_per_cycle * facts.lanes(32) * busy)
+    asked = _PASSES * scores / tile.threads / UNDER_WAY if far else 0.0
+    return waves * (issued + asked * costs_of(facts).alone / 2 / resident)

@@ -13,7 +13,6 @@ A block has all columns of its rows, so that each row is looked through once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, SHARED, Load
@@ -31,12 +30,15 @@ from compiler.schedule.rules.threads.matrix import MatrixGemm, usable
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.rows import parts_of
 from compiler.schedule.rules.threads.scores import (
+    UNDER_WAY,
+    OnThreads,
+    OnUnits,
+    Pairs,
     ScoresOnThreads,
     ScoresOnUnits,
-    fitting,
-    thread_scores,
-    unit_scores,
-    with_scores,
+    Tile,
+    Way,
+    softmax_cycles,
 )
 from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS, least_of, product_cycles
 from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
@@ -44,10 +46,6 @@ from compiler.schedule.schedule import Schedule
 
 _MOST_PARTS = 32
 """Parts of a row that one thread combines in the end."""
-
-
-_UNDER_WAY = 16
-"""Scores that a thread asks for at the same time."""
 
 
 _ONE, _TWO = (1,), (2,)
@@ -126,15 +124,14 @@ def _ways(
     first: GemmProblem, second: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> list[Option]:
     """Numbers of launches that an attention may take, with the cycles until the last one is done."""
-    apart, together = list[Option](), list[Option]()
-    found = _whole(thread_tiles(second, facts), ThreadTile, second)
-    apart += found
-    together += with_scores(found, ThreadTile, thread_scores(first, facts), facts)
+    plain = OnThreads(facts)
+    apart = _whole(thread_tiles(second, facts), plain.tile, second, facts)
+    together = Pairs(plain, first, second, facts).options(apart)
     for unit in units:
-        tile_of = partial(MatrixTile, unit)
-        found = _whole(matrix_options(unit, second, facts), tile_of, second)
+        on_unit = OnUnits(unit, facts)
+        found = _whole(matrix_options(unit, second, facts), on_unit.tile, second, facts)
         apart += found
-        together += with_scores(found, tile_of, unit_scores(unit, first, facts), facts)
+        together += Pairs(on_unit, first, second, facts).options(found)
     if not together:
         return []
     two = least_of(apart) + product_cycles(first, units, facts) + LAUNCH_SECONDS * facts.hertz
@@ -142,10 +139,18 @@ def _ways(
 
 
 def _whole(
-    options: Sequence[Option], tile_of: Callable[..., BlockTile], problem: GemmProblem
+    options: Sequence[Option],
+    tile_of: Callable[[Sequence[int]], BlockTile],
+    problem: GemmProblem,
+    facts: TargetFacts,
 ) -> list[Option]:
-    """Tiles with all columns of their rows."""
-    return [option for option in options if tile_of(*option.value).columns >= problem.columns]
+    """Tiles with all columns of their rows, with the cycles of a softmax of rows in memory, too."""
+    found = [(option, tile_of(option.value)) for option in options]
+    return [
+        Option(option.value, option.cost + softmax_cycles(tile, problem, facts, far=True))
+        for option, tile in found
+        if tile.columns >= problem.columns
+    ]
 
 
 def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) -> bool:
@@ -162,9 +167,10 @@ def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) ->
 class _Weighted(ImplicitGemm):
     """What both ways to multiply share: tiles of all columns, and the sums over rows in front of them."""
 
-    tile: BlockTile
+    tile: ThreadTile | MatrixTile
     scores: ScoresOnUnits | ScoresOnThreads | None = None
     """The product that makes the rows, where this launch has it, too."""
+    problem: GemmProblem
 
     def __init__(
         self,
@@ -179,10 +185,15 @@ class _Weighted(ImplicitGemm):
         self.sums = rows
 
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
-        found = _whole(super().thread_tiles(problem), ThreadTile, problem)
-        if self.scores is None:
-            return found
-        return with_scores(found, ThreadTile, thread_scores(self.scores.problem, self.facts), self.facts)
+        way = OnThreads(self.facts)
+        found = _whole(super().thread_tiles(problem), way.tile, problem, self.facts)
+        return found if self.scores is None else self.pairs(way, problem).options(found)
+
+    def pairs(self, way: Way[Tile], problem: GemmProblem) -> Pairs[Tile]:
+        """Tiles of both products."""
+        assert self.scores is not None
+        self.problem = problem
+        return Pairs(way, self.scores.problem, problem, self.facts)
 
     def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
         if self.scores is not None:
@@ -221,7 +232,7 @@ class _Weighted(ImplicitGemm):
         thread = fuse_all(self.s, own)
         if registers:
             self.s.compute_at(name, thread)
-            few = min(_UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
+            few = min(UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
             terms = [*self.s.split(self.s.loops(name)[-1], (None, few))]
             self.s.unroll(terms[1])
         self.s.decompose_reduction(name, terms[0])
@@ -236,6 +247,7 @@ class _Weighted(ImplicitGemm):
 class _OnThreads(_Weighted):
     """Products by threads alone."""
 
+    tile: ThreadTile
     scores: ScoresOnThreads | None
 
     def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
@@ -244,21 +256,20 @@ class _OnThreads(_Weighted):
 
     def place_scores(self, block_loop: str) -> None:
         if self.scores is not None:
-            tiles = thread_scores(self.scores.problem, self.facts)
-            self.scores.run_in(self.s, block_loop, fitting(self.tile, tiles, self.facts))
+            beside = self.pairs(OnThreads(self.facts), self.problem).beside(self.tile.value)
+            self.scores.run_in(self.s, block_loop, beside)
 
 
 class _OnUnits(MatrixGemm, _Weighted):
     """Products by a matrix unit."""
 
+    tile: MatrixTile
     scores: ScoresOnUnits | None
 
     def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
-        tile_of = partial(MatrixTile, unit)
-        found = _whole(super().unit_tiles(unit, problem), tile_of, problem)
-        if self.scores is None:
-            return found
-        return with_scores(found, tile_of, unit_scores(unit, self.scores.problem, self.facts), self.facts)
+        way = OnUnits(unit, self.facts)
+        found = _whole(super().unit_tiles(unit, problem), way.tile, problem, self.facts)
+        return found if self.scores is None else self.pairs(way, problem).options(found)
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         self.tile = tile
@@ -266,5 +277,5 @@ class _OnUnits(MatrixGemm, _Weighted):
 
     def place_scores(self, block_loop: str) -> None:
         if self.scores is not None:
-            tiles = unit_scores(self.unit, self.scores.problem, self.facts)
-            self.scores.run_in(self.s, block_loop, self.unit, fitting(self.tile, tiles, self.facts))
+            beside = self.pairs(OnUnits(self.unit, self.facts), self.problem).beside(self.tile.value)
+            self.scores.run_in(self.s, block_loop, self.unit, beside)
