@@ -48,8 +48,8 @@ _MOST_PARTS = 32
 """Parts of a row that one thread combines in the end."""
 
 
-_ONE, _TWO = (1,), (2,)
-"""Launches of an attention, as decisions: scores in the same one, or in one of their own."""
+_APART, _TOGETHER = (0,), (1,)
+"""Scores in a launch of their own, or in the one that goes on with them, as decisions."""
 
 
 def weighted_rows(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
@@ -92,7 +92,7 @@ def _with_scores(
         return False
     units = [unit for unit in usable(first, facts) if unit in usable(block, facts)]
     ways = _ways(_problem(first, own), _problem(block, axes), units, facts)
-    if not ways or chooser.choose(f"{name}.launches", ways) == _TWO:
+    if not ways or chooser.choose("attention.together", ways) == _APART:
         return False
     on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
     on_units.scores = ScoresOnUnits(name, first, own, facts, Named(chooser, "scores.unit"))
@@ -123,7 +123,7 @@ def _problem(block: Site, axes: Axes) -> GemmProblem:
 def _ways(
     first: GemmProblem, second: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> list[Option]:
-    """Numbers of launches that an attention may take, with the cycles until the last one is done."""
+    """Whether scores may have a launch of their own, with the cycles until all is done."""
     plain = OnThreads(facts)
     apart = _whole(thread_tiles(second, facts), plain.tile, second, facts)
     together = Pairs(plain, first, second, facts).options(apart)
@@ -135,7 +135,7 @@ def _ways(
     if not together:
         return []
     two = least_of(apart) + product_cycles(first, units, facts) + LAUNCH_SECONDS * facts.hertz
-    return [Option(_ONE, least_of(together)), Option(_TWO, two)]
+    return [Option(_TOGETHER, least_of(together)), Option(_APART, two)]
 
 
 def _whole(
