@@ -17,11 +17,20 @@ MOST_KEYS = 1 << 14
 """With more keys a few rows of scores no longer stay in a second-level cache."""
 
 
-def fuse_attention(fused: FusedGraph, *, scores: bool = True) -> FusedGraph:
-    """Join the groups of each attention into one; without `scores`, the first product stays by itself."""
+def fuse_attention(fused: FusedGraph, *, threads: bool = False, scores: bool = True) -> FusedGraph:
+    """Join the groups of each attention into one.
+
+    threads: for blocks of threads, of what they can weigh. Without `scores`, the first product stays by itself.
+    """
     index = group_index(fused)
-    find = _parts if scores else _weighting
-    return join_groups(fused, [find(group, index) for group in fused.groups])
+
+    def find(group: Group) -> list[Group]:
+        weighed = _weighting(group, index) if threads else []
+        if not scores or (threads and not weighed):
+            return weighed
+        return _parts(group, index) or weighed
+
+    return join_groups(fused, [find(group) for group in fused.groups])
 
 
 def _parts(weighting: Group, index: GroupIndex) -> list[Group]:

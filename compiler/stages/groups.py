@@ -17,7 +17,14 @@ from compiler.stages.depthwise_pairs import pays
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
-from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE, IN_PLACE
+from compiler.stages.optional import (
+    BLOCK_LAYOUTS,
+    FUSE,
+    FUSE_ATTENTION,
+    FUSE_DEPTHWISE,
+    FUSE_SCORES,
+    IN_PLACE,
+)
 from compiler.stages.tuned import Layouts
 
 _LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}
@@ -36,7 +43,8 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
         applications.add(described(node))
     joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
     if joins:
-        fused = fuse_attention(fused, scores=not blocks)
+        whole = not blocks or (not graph.symbols and job.does_whole(FUSE_SCORES))
+        fused = fuse_attention(fused, threads=blocks, scores=whole)
     pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
     if not pairs or graph.symbols:
         return fused

@@ -12,6 +12,7 @@ from compiler.lower import PASSES as LOWERING
 from compiler.targets.target import Target
 
 FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise"
+FUSE_SCORES = "fuse-scores"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
@@ -31,6 +32,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     **{item.name: GRAPH_REWRITE for item in REWRITES if item.optional},
     FUSE: FUSION,
     FUSE_ATTENTION: FUSION,
+    FUSE_SCORES: FUSION,
     FUSE_DEPTHWISE: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,

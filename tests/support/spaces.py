@@ -80,7 +80,11 @@ THREADS = {
     "im2col": Rule(("im2col",), _ends("im2col.columns")),
     "fused winograd": Rule(("winograd-fused",), _ends("winograd.tile")),
     "depthwise": Rule(("separable",), lambda found: any(name.startswith("made.") for name in found)),
-    "weighting": Rule(("attention of many rows",), _ends("matmul.tile")),
+    "weighting": Rule(("attention of many rows",), _ends("matmul_1.tile", "matmul.tile")),
+    "scores": Rule(
+        ("attention of many rows", "attention of long rows"),
+        lambda found: any(name.startswith("scores.") for name in found),
+    ),
     "split_k": Rule(("dense long", "product long"), _ends(".chunks")),
     "teams": Rule(("softmax", "layer norm", "global", "rms norm", "sum"), _ends(".team")),
     "sums": Rule(("depthwise", "max pool", "sum", "global"), _ends(".block")),

@@ -344,6 +344,7 @@ ON_THREADS: dict[str, Make] = {
     "winograd-fused-1": around(18, 18, (3, 5), 2),
     "winograd-fused-1 without padding": conv(16, 16, 3, (8, 8)),
     "winograd-fused-2": around(32, 16, (4, 6)),
+    "attention of long rows": heads(20, 45, 16, 10),
 }
 """Those of which only devices that bind loops to threads have the form."""
 
@@ -351,12 +352,12 @@ ON_THREADS: dict[str, Make] = {
 def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
 
-    The first word of its name is the form of its convolutions, where they have it. joined: attention is one
-    kernel, as on processors with vectors; else a product and what follows it, and so are a depthwise
-    convolution and the 1 x 1 convolution that reads it.
+    The first word of its name is the form of its convolutions, where they have it. joined: every attention is
+    one kernel, as on processors with vectors; else that of many rows, as on devices that bind threads, and so
+    are a depthwise convolution and the 1 x 1 convolution that reads it.
     """
     sketch = Sketch()
-    fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), scores=joined)
+    fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), threads=not joined)
     if not joined:
         fused = fuse_depthwise(fused, lambda _first, _product: True)
     return list(works(fused, lanes, form=name.split()[0]))

@@ -18,6 +18,7 @@ from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.options import decide
 from compiler.schedule.rules.threads import schedule_threads
+from compiler.schedule.rules.threads.scores import last_of_scores
 from compiler.schedule.rules.vector import schedule_vectors
 from compiler.schedule.schedule import Observe, Schedule
 
@@ -40,7 +41,8 @@ def schedule_func(
     `known` has steps that other schedules took.
     """
     schedule = Schedule(func, observe=observe, known=known)
-    inline_injective(schedule, repeat=facts.binds_threads)
+    kept = last_of_scores(schedule.program) if facts.binds_threads else ""
+    inline_injective(schedule, repeat=facts.binds_threads, kept=kept)
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)

@@ -21,16 +21,17 @@ MOST_COPIED = 8
 """Operations that may be written out again because a block reads their result several times."""
 
 
-def inline_injective(schedule: Schedule, *, repeat: bool) -> None:
+def inline_injective(schedule: Schedule, *, repeat: bool, kept: str = "") -> None:
     """Compute every injective intermediate where it is used; reductions, outputs and stages remain.
 
     repeat: also those that several blocks read, one of them a reduction; else these are computed once. So
-    are, in a function without reductions, those that are read so often that expressions would explode.
+    are, in a function without reductions, those that are read so often that expressions would explode, and
+    block `kept`.
     """
     pure = not any(block.is_reduction for block in schedule.program.blocks.values())
     for name in schedule.blocks() if pure else reversed(schedule.blocks()):
         site, program = schedule.site(name), schedule.program
-        if site.block.is_reduction or stage_of(site.block) or not site.is_store:
+        if site.block.is_reduction or stage_of(site.block) or not site.is_store or name == kept:
             continue
         if site.target in program.outputs or len(program.writers(site.target)) != 1:
             continue

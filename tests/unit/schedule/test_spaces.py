@@ -97,7 +97,7 @@ def weighted(keys: int) -> Func:
     sketch = Sketch()
     weights = sketch.emit("Softmax", sketch.input(2, 18, keys), axis=2, flatten=False)
     fused = sketch.fused(sketch.emit("MatMul", weights, sketch.input(2, keys, 10)))
-    ((func, _),) = works(fuse_attention(fused, scores=False), 4)
+    ((func, _),) = works(fuse_attention(fused, threads=True, scores=False), 4)
     return schedule_func(func, {}, get_target("cuda-nvidia", "sm_80").facts, AnalyticChooser()).func
 
 

@@ -279,15 +279,16 @@ class ImplicitGemm:
     # -- loops
 
     def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
-        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
-        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
+        own = self.own_loops(self.name)
+        *batch, row, column = own[: self.batches + 2]
+        *taps, terms = own[self.batches + 2 :]
         row_block, row_thread, row_own = self.s.split(row, (None, tile.along_rows, tile.thread_rows))
         col_block, col_thread, col_own = self.s.split(column, (None, tile.along_columns, tile.thread_columns))
         part, step = self.s.split(terms, (None, tile.depth))
         grid = self.grid(batch, row_block, col_block)
         rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
-        follow = self.s.reverse_compute_at(last, grid[-1])
+        follow = self.follow_tile(last, grid[-1])
         threads = [(THREAD, tile.threads)]
         sums = self.place_sums(col_block, threads)
         self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
@@ -311,6 +312,14 @@ class ImplicitGemm:
         block = self.s.site(self.adder.name)
         ends = [block, *(self.s.site(one.name) for one in self.s.program.readers(block.target))]
         return self.adder.place(self.s, tile, threads, min(4, *map(self.wide, ends)))
+
+    def own_loops(self, block: str) -> tuple[str, ...]:
+        """The loops of a block that are there for this product: all of them."""
+        return tuple(self.s.loops(block))
+
+    def follow_tile(self, last: str, tile: str) -> Sequence[str]:
+        """Put the epilogue behind the products of a tile; gives its loops, rows and columns the last ones."""
+        return self.s.reverse_compute_at(last, tile)
 
     def grid(self, batch: Sequence[str], row: str, column: str) -> list[str]:
         """The loops over blocks, outermost first: those of chunks that are added up are the innermost."""

@@ -175,8 +175,9 @@ class MatrixGemm(OpaqueGemm):
 
     def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
         unit = tile.unit
-        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
-        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
+        inside = self.own_loops(self.name)
+        *batch, row, column = inside[: self.batches + 2]
+        *taps, terms = inside[self.batches + 2 :]
         row_block, row_group, rows, *row_digits = self.cut(
             row, (None, tile.along_rows, tile.own_rows), unit.c.rows
         )
@@ -191,7 +192,7 @@ class MatrixGemm(OpaqueGemm):
         rounds = [*taps, part]
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
-        follow = self.s.reverse_compute_at(last, grid[-1])
+        follow = self.follow_tile(last, grid[-1])
         threads = [(GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
         sums = self.place_sums(col_block, threads)
         group = self.s.fuse(row_group, col_group)
@@ -238,7 +239,9 @@ class MatrixGemm(OpaqueGemm):
         *places, last = unit.c.columns
         modes = (*unit.c.rows, *places, Mode(beside, register=unit.c.registers), last)
         digits = (*row_digits, *col_digits[:-1], between, col_digits[-1])
-        self.s.reorder(row_group, col_group, rows, columns, *digits)
+        pairs = list(zip(modes, digits, strict=True))
+        bound, held = ([loop for mode, loop in pairs if bool(mode.lane) == lane] for lane in (True, False))
+        self.s.reorder(row_group, col_group, *self.order_of((rows, columns), bound, held))
         registers = self.spread_lanes(modes, digits)
         self.s.bind(self.s.fuse(row_group, col_group), GROUP)
         along = last.register == 1 and lanes % last.extent == 0
@@ -246,3 +249,7 @@ class MatrixGemm(OpaqueGemm):
             registers[-2:] = [self.s.fuse(*registers[-2:])]
         for loop in (rows, columns, *registers):
             (self.s.vectorize if along and loop == registers[-1] else self.s.unroll)(loop)
+
+    def order_of(self, tiles: Sequence[str], lanes: Sequence[str], registers: Sequence[str]) -> list[str]:
+        """The order of loops over tiles of the unit, lanes and registers of one in the epilogue."""
+        return [*tiles, *lanes, *registers]

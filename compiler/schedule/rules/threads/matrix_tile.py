@@ -27,7 +27,7 @@ from compiler.schedule.rules.threads.tile import (
 _OTHER_REGISTERS = 48
 """Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
 
-_MOST_REGISTERS = 168
+MOST_REGISTERS = 168
 """Of a thread, so that each part of a multiprocessor has room for three sub-groups."""
 
 _WRITTEN_OUT = 256
@@ -117,7 +117,7 @@ def padding_of(unit: MatrixUnit) -> int:
 class MatrixTile:
     """Sub-groups along rows and columns, products of each along both, and the steps staged at a time.
 
-    stages, copied: as of a `ThreadTile`.
+    stages, copied, beside: as of a `ThreadTile`.
     """
 
     unit: MatrixUnit
@@ -128,6 +128,7 @@ class MatrixTile:
     depth: int
     stages: int = 1
     copied: int = 0
+    beside: int = 0
 
     @property
     def threads(self) -> int:
@@ -156,7 +157,7 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return max(own * self.stages, self.kept_bytes)
+        return max(own * self.stages, self.kept_bytes) + self.beside
 
     @property
     def kept_bytes(self) -> int:
@@ -206,7 +207,7 @@ def matrix_options(
         for tile in tiles
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged.registers <= _MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
+        if staged.registers <= MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
     ]
 
 
@@ -237,6 +238,11 @@ def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     )
 
 
+def unit_costs(facts: TargetFacts) -> UnitCosts:
+    """What tiles on matrix units take on a target."""
+    return ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES
+
+
 def matrix_tile_cycles(
     tile: MatrixTile, problem: GemmProblem, facts: TargetFacts, costs: UnitCosts | None = None
 ) -> float:
@@ -244,7 +250,7 @@ def matrix_tile_cycles(
 
     Blocks that are there at the same time work on their parts in turn, while those that follow arrive.
     """
-    costs = costs or (ON_UNITS if copies(facts) else UNITS_WITHOUT_COPIES)
+    costs = costs or unit_costs(facts)
     waves = waves_of(tile, problem, facts)
     resident = min(waves, _MOST_RESIDENT, occupancy(tile, facts))
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do

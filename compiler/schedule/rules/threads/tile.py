@@ -135,6 +135,7 @@ class ThreadTile:
 
     stages: parts that are under way at the same time; with two, one is fetched while another is multiplied.
     copied: 1 where asynchronous copies bring them into shared memory, 0 where registers are on the way.
+    beside: bytes of shared memory that a block has for something else.
     """
 
     along_rows: int
@@ -144,6 +145,7 @@ class ThreadTile:
     depth: int
     stages: int = 1
     copied: int = 0
+    beside: int = 0
 
     @property
     def threads(self) -> int:
@@ -173,7 +175,7 @@ class ThreadTile:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block, with padded rows."""
-        return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD
+        return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD + self.beside
 
     @property
     def value(self) -> tuple[int, ...]:

@@ -12,12 +12,12 @@ A block has all columns of its rows, so that each row is looked through once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, SHARED, Load
 from compiler.loops.matrix_units import MatrixUnit
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
@@ -25,37 +25,132 @@ from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.options import Named
 from compiler.schedule.rules.threads.axes import Axes, find_axes
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.gemm import ImplicitGemm
+from compiler.schedule.rules.threads.gemm import ImplicitGemm, is_narrow
 from compiler.schedule.rules.threads.matrix import MatrixGemm, usable
-from compiler.schedule.rules.threads.matrix_tile import MatrixTile
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.rows import parts_of
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile
+from compiler.schedule.rules.threads.scores import (
+    UNDER_WAY,
+    OnThreads,
+    OnUnits,
+    Pairs,
+    ScoresOnThreads,
+    ScoresOnUnits,
+    Tile,
+    Way,
+    softmax_cycles,
+)
+from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS, least_of, product_cycles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _MOST_PARTS = 32
 """Parts of a row that one thread combines in the end."""
 
 
-_UNDER_WAY = 16
-"""Scores that a thread asks for at the same time."""
+_APART, _TOGETHER = (0,), (1,)
+"""Scores in a launch of their own, or in the one that goes on with them, as decisions."""
 
 
 def weighted_rows(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
-    """Schedule a softmax whose rows one product reads; False, and no change, for other functions."""
+    """Schedule a softmax whose rows one product reads, with the product that makes its rows if that pays.
+
+    False, and no change, for other functions. A product that makes the rows is left to other rules where one
+    launch more is better.
+    """
     sums = [site.name for site in schedule.program.sites.values() if site.is_store and site.reduce]
-    if len(sums) != 3:
+    if len(sums) not in (3, 4):
         return False
-    *rows, product = sums
-    block = schedule.site(product)
+    *scores, largest, total, product = sums
+    rows, block = (largest, total), schedule.site(product)
     axes = find_axes(block)
     if axes is None or not _weighs(schedule, rows, block, axes):
         return False
+    if scores and _with_scores(schedule, scores[0], rows, product, axes, facts, chooser):
+        return True
     units = usable(block, facts)
     on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
     if units and on_units.apply(schedule, units):
         return True
     on_threads = _OnThreads(rows, product, block, axes, facts, Named(chooser, "weighed"))
     return schedule.attempt(on_threads.run, follow=True)
+
+
+def _with_scores(
+    schedule: Schedule,
+    name: str,
+    rows: Sequence[str],
+    product: str,
+    axes: Axes,
+    facts: TargetFacts,
+    chooser: Chooser,
+) -> bool:
+    """Schedule all of an attention as one launch; False, and no change, where two are better."""
+    first, block = schedule.site(name), schedule.site(product)
+    own = find_axes(first)
+    if own is None or not _are_scores(schedule, first, rows):
+        return False
+    units = [unit for unit in usable(first, facts) if unit in usable(block, facts)]
+    ways = _ways(_problem(first, own), _problem(block, axes), units, facts)
+    if not ways or chooser.choose("attention.together", ways) == _APART:
+        return False
+    on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
+    on_units.scores = ScoresOnUnits(name, first, own, facts, Named(chooser, "scores.unit"))
+    if units and on_units.apply(schedule, units):
+        return True
+    on_threads = _OnThreads(rows, product, block, axes, facts, Named(chooser, "weighed"))
+    on_threads.scores = ScoresOnThreads(name, first, own, facts, Named(chooser, "scores"))
+    return schedule.attempt(on_threads.run, follow=True)
+
+
+def _are_scores(schedule: Schedule, first: Site, rows: Sequence[str]) -> bool:
+    """Whether the sums over rows read what a product makes, or what follows it element by element."""
+    readers = schedule.program.readers(first.target)
+    made = readers[0].target if len(readers) == 1 and not readers[0].reduce else first.target
+    shape = [extent_of(item.extent) for item in first.spatial]
+    return all(
+        made in {load.buffer.name for load in schedule.site(name).loads}
+        and [extent_of(item.extent) for item in schedule.site(name).spatial] == shape[:-1]
+        for name in rows
+    )
+
+
+def _problem(block: Site, axes: Axes) -> GemmProblem:
+    terms = iterations(block.reduce)
+    return GemmProblem(*axes.extents(), terms, terms, 1, plain=True, narrow=is_narrow(block))
+
+
+def _ways(
+    first: GemmProblem, second: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts
+) -> list[Option]:
+    """Whether scores may have a launch of their own, with the cycles until all is done."""
+    plain = OnThreads(facts)
+    apart = _whole(thread_tiles(second, facts), plain.tile, second, facts)
+    together = Pairs(plain, first, second, facts).options(apart)
+    for unit in units:
+        on_unit = OnUnits(unit, facts)
+        found = _whole(matrix_options(unit, second, facts), on_unit.tile, second, facts)
+        apart += found
+        together += Pairs(on_unit, first, second, facts).options(found)
+    if not together:
+        return []
+    two = least_of(apart) + product_cycles(first, units, facts) + LAUNCH_SECONDS * facts.hertz
+    return [Option(_TOGETHER, least_of(together)), Option(_APART, two)]
+
+
+def _whole(
+    options: Sequence[Option],
+    tile_of: Callable[[Sequence[int]], BlockTile],
+    problem: GemmProblem,
+    facts: TargetFacts,
+) -> list[Option]:
+    """Tiles with all columns of their rows, with the cycles of a softmax of rows in memory, too."""
+    found = [(option, tile_of(option.value)) for option in options]
+    return [
+        Option(option.value, option.cost + softmax_cycles(tile, problem, facts, far=True))
+        for option, tile in found
+        if tile.columns >= problem.columns
+    ]
 
 
 def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) -> bool:
@@ -72,7 +167,10 @@ def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) ->
 class _Weighted(ImplicitGemm):
     """What both ways to multiply share: tiles of all columns, and the sums over rows in front of them."""
 
-    tile: BlockTile
+    tile: ThreadTile | MatrixTile
+    scores: ScoresOnUnits | ScoresOnThreads | None = None
+    """The product that makes the rows, where this launch has it, too."""
+    problem: GemmProblem
 
     def __init__(
         self,
@@ -87,14 +185,30 @@ class _Weighted(ImplicitGemm):
         self.sums = rows
 
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
-        tiles = ((option, ThreadTile(*option.value)) for option in super().thread_tiles(problem))
-        return [option for option, tile in tiles if tile.columns >= problem.columns]
+        way = OnThreads(self.facts)
+        found = _whole(super().thread_tiles(problem), way.tile, problem, self.facts)
+        return found if self.scores is None else self.pairs(way, problem).options(found)
+
+    def pairs(self, way: Way[Tile], problem: GemmProblem) -> Pairs[Tile]:
+        """Tiles of both products."""
+        assert self.scores is not None
+        self.problem = problem
+        return Pairs(way, self.scores.problem, problem, self.facts)
+
+    def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
+        if self.scores is not None:
+            self.scores.begin(schedule)
+        return super().prepare(schedule, follow=follow)
 
     def bind_grid(self, grid: Sequence[str]) -> None:
-        """The sums over rows come first in a block."""
+        """The sums over rows come first in a block, and in front of them scores."""
         for name in reversed(self.sums):
             self.place_sum(name, grid[-1])
+        self.place_scores(grid[-1])
         super().bind_grid(grid)
+
+    def place_scores(self, block_loop: str) -> None:
+        """Put the product that makes the rows, if it is one of this launch, into the loop over blocks."""
 
     def place_sum(self, name: str, block_loop: str) -> None:
         """A sum over each row of a block, by several threads, in shared memory."""
@@ -118,7 +232,7 @@ class _Weighted(ImplicitGemm):
         thread = fuse_all(self.s, own)
         if registers:
             self.s.compute_at(name, thread)
-            few = min(_UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
+            few = min(UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
             terms = [*self.s.split(self.s.loops(name)[-1], (None, few))]
             self.s.unroll(terms[1])
         self.s.decompose_reduction(name, terms[0])
@@ -133,18 +247,35 @@ class _Weighted(ImplicitGemm):
 class _OnThreads(_Weighted):
     """Products by threads alone."""
 
+    tile: ThreadTile
+    scores: ScoresOnThreads | None
+
     def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
         self.tile = tile
         super().arrange(tile, stages, last, lanes)
+
+    def place_scores(self, block_loop: str) -> None:
+        if self.scores is not None:
+            beside = self.pairs(OnThreads(self.facts), self.problem).beside(self.tile.value)
+            self.scores.run_in(self.s, block_loop, beside)
 
 
 class _OnUnits(MatrixGemm, _Weighted):
     """Products by a matrix unit."""
 
+    tile: MatrixTile
+    scores: ScoresOnUnits | None
+
     def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
-        tiles = ((option, MatrixTile(unit, *option.value)) for option in super().unit_tiles(unit, problem))
-        return [option for option, tile in tiles if tile.columns >= problem.columns]
+        way = OnUnits(unit, self.facts)
+        found = _whole(super().unit_tiles(unit, problem), way.tile, problem, self.facts)
+        return found if self.scores is None else self.pairs(way, problem).options(found)
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         self.tile = tile
         super().spread(tile, last, lanes)
+
+    def place_scores(self, block_loop: str) -> None:
+        if self.scores is not None:
+            beside = self.pairs(OnUnits(self.unit, self.facts), self.problem).beside(self.tile.value)
+            self.scores.run_in(self.s, block_loop, self.unit, beside)

@@ -1,0 +1,270 @@
+"""The product of queries and keys, made by the block of threads that goes on with its rows.
+
+    for part of the keys
+      for part of the sum, as in the rules for products
+        all threads: left[row, step] = queries; right[key, step] = keys              shared
+        tile[row, key] += left[row, step] * right[key, step]
+      scores[row, key] = f(tile[row, key], mask)                                     shared
+
+A block has all keys of its rows. What scores take of shared memory is the same for each of them, whatever the
+tile; beside it there has to be room for what both products stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Generic, Protocol, TypeVar
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import SHARED
+from compiler.loops.matrix_units import MatrixUnit
+from compiler.schedule.chooser import Option
+from compiler.schedule.program import Program
+from compiler.schedule.rules.threads.gemm import ImplicitGemm
+from compiler.schedule.rules.threads.matrix import MatrixGemm
+from compiler.schedule.rules.threads.matrix_tile import (
+    MOST_REGISTERS,
+    MatrixTile,
+    matrix_tile_cycles,
+    unit_costs,
+)
+from compiler.schedule.rules.threads.tile import (
+    BUSY_THREADS,
+    WORD,
+    BlockTile,
+    GemmProblem,
+    ThreadTile,
+    costs_of,
+    has_room,
+    occupancy,
+    tile_cycles,
+    waves_of,
+)
+from compiler.schedule.schedule import Schedule
+
+_BANKS, _APART = 32, 8
+"""Rows of scores lie eight banks apart, so that four of them are read and written together."""
+
+_PARTS = 128
+"""Of sums over rows, at most, in shared memory: those of threads, and what they come to."""
+
+UNDER_WAY = 16
+"""Scores that a thread asks for at the same time."""
+
+_WEIGHED = 30.0
+"""Instructions for a score beside products: the largest one, two exponentials, the total, a weight."""
+
+_PASSES = 3
+"""Times that a thread asks for scores."""
+
+_STORED = 6.0
+"""Cycles to finish a score and store it to shared memory, of a thread; that no memory is waited for."""
+
+_ALONG, _OWN, _DEPTHS = (1, 2, 4), (1, 2, 4, 8), (16, 32, 64)
+"""Sub-groups along rows and keys, products of each, and terms that are staged together, on matrix units."""
+
+_THREADS, _FEW_DEPTHS = ((2, 4, 8, 16), (4, 8, 16, 32)), (8, 16, 32)
+"""Threads along rows and keys, and terms that are staged together, without."""
+
+
+Tile = TypeVar("Tile", MatrixTile, ThreadTile)
+
+
+class Way(Protocol[Tile]):
+    """Tiles of one way to multiply."""
+
+    def tile(self, value: Sequence[int]) -> Tile: ...
+    def scores(self, problem: GemmProblem) -> Iterable[Tile]: ...
+    def cycles(self, tile: Tile, problem: GemmProblem, *, near: bool) -> float: ...
+
+
+def last_of_scores(program: Program) -> str:
+    """The block that finishes the scores of an attention, read by its softmax; empty for other functions.
+
+    What is between it and the product is read once, element by element.
+    """
+    sums = [site for site in program.sites.values() if site.is_store and site.reduce]
+    if len(sums) != 4:
+        return ""
+    last = sums[0]
+    while len(readers := program.readers(last.target)) == 1:
+        (last,) = readers
+        if last.reduce or not last.is_store or len(last.spatial) != len(sums[0].spatial):
+            return ""
+    read_by = {site.name for site in readers}
+    return last.name if last is not sums[0] and sums[1].name in read_by else ""
+
+
+class NestedProduct(ImplicitGemm):
+    """A product whose tiles a loop of another one goes through: what both ways to multiply share."""
+
+    at: str
+    last: str
+    problem: GemmProblem
+
+    def begin(self, schedule: Schedule) -> None:
+        """Lay out the product and what follows it for tiles; before the product around it is placed."""
+        self.last, self.problem = self.prepare(schedule, follow=True)
+
+    def place_in(self, schedule: Schedule, loop: str, columns: int) -> None:
+        """Put what finishes scores under a loop, in parts of so many columns, and the product into that."""
+        self.s = schedule
+        scores = schedule.site(self.last).store.buffer
+        schedule.set_scope(scores.name, SHARED)
+        schedule.storage_align(scores.name, len(scores.shape) - 2, _BANKS, _APART)
+        *_, row, column = schedule.compute_at(self.last, loop, preserve_unit_loops=True)
+        self.at, column = schedule.split(column, (None, columns))
+        schedule.reorder(self.at, row, column)
+        schedule.compute_at(self.name, self.at, preserve_unit_loops=True)
+
+    def own_loops(self, block: str) -> tuple[str, ...]:
+        loops = self.s.loops(block)
+        return tuple(loops[loops.index(self.at) + 1 :])
+
+    def follow_tile(self, last: str, tile: str) -> Sequence[str]:  # noqa: ARG002
+        """It is there already."""
+        return self.own_loops(last)
+
+    def bind_grid(self, grid: Sequence[str]) -> None:
+        """The product around this one has the grid."""
+
+
+class ScoresOnUnits(MatrixGemm, NestedProduct):
+    """Scores by a matrix unit."""
+
+    def alternate(self, tile: MatrixTile, end: str) -> int:  # noqa: ARG002
+        """Nothing that reads scores wants more than two neighbours of a lane."""
+        return 1
+
+    def run_in(self, schedule: Schedule, loop: str, unit: MatrixUnit, options: Sequence[Option]) -> None:
+        """Schedule it in a loop of the product around it, by a unit and one of some tiles."""
+        self.s, self.unit = schedule, unit
+        tile = MatrixTile(unit, *self.chooser.choose(f"{self.name}.tile", options))
+        self.nest = (loop, tile.columns)
+        self.spread(tile, self.last, self.problem.lanes)
+
+    def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
+        self.place_in(self.s, *self.nest)
+        super().place(tile, stages, last, lanes)
+
+    def order_of(self, tiles: Sequence[str], lanes: Sequence[str], registers: Sequence[str]) -> list[str]:
+        """A lane stores all that it holds, one after the other: nobody waits between."""
+        return [*lanes, *tiles, *registers]
+
+
+class ScoresOnThreads(NestedProduct):
+    """Scores by threads alone."""
+
+    def run_in(self, schedule: Schedule, loop: str, options: Sequence[Option]) -> None:
+        """Schedule it in a loop of the product around it, by one of some tiles."""
+        self.s = schedule
+        tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
+        stages = self.pad(tile, self.stage())
+        self.place_in(schedule, loop, tile.columns)
+        self.arrange(tile, stages, self.last, self.problem.lanes)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+@dataclass(frozen=True, slots=True)
+class OnUnits:
+    """Tiles of a matrix unit for both products of an attention."""
+
+    unit: MatrixUnit
+    facts: TargetFacts
+
+    def tile(self, value: Sequence[int]) -> MatrixTile:
+        """The tile that a decision says."""
+        return MatrixTile(self.unit, *value)
+
+    def scores(self, problem: GemmProblem) -> Iterator[MatrixTile]:
+        """Tiles of scores, a part of the sum staged after the other."""
+        depths = [n for n in _DEPTHS if n % self.unit.steps == 0 and n < 2 * max(problem.inner, _DEPTHS[0])]
+        for sizes in product(_ALONG, _ALONG, _OWN, _OWN, depths):
+            tile = self.tile(sizes)
+            if tile.registers <= MOST_REGISTERS:
+                yield tile
+
+    def cycles(self, tile: MatrixTile, problem: GemmProblem, *, near: bool) -> float:
+        """Cycles of a product, whose results stay in shared memory if they are near."""
+        costs = unit_costs(self.facts)
+        costs = replace(costs, stored=min(_STORED, costs.stored)) if near else costs
+        return matrix_tile_cycles(tile, problem, self.facts, costs)
+
+
+@dataclass(frozen=True, slots=True)
+class OnThreads:
+    """Tiles of threads alone for both products of an attention."""
+
+    facts: TargetFacts
+
+    def tile(self, value: Sequence[int]) -> ThreadTile:
+        """The tile that a decision says."""
+        return ThreadTile(*value)
+
+    def scores(self, problem: GemmProblem) -> Iterator[ThreadTile]:
+        """Tiles of scores, a part of the sum staged after the other."""
+        depths = [n for n in _FEW_DEPTHS if n <= max(_FEW_DEPTHS[0], problem.inner)]
+        for sizes in product(*_THREADS, _OWN, _OWN, depths):
+            tile = self.tile(sizes)
+            if tile.thread_columns % problem.lanes == 0:
+                yield tile
+
+    def cycles(self, tile: ThreadTile, problem: GemmProblem, *, near: bool) -> float:  # noqa: ARG002
+        """Cycles of a product; to store a result is a small part of them, wherever it is."""
+        return tile_cycles(tile, problem, self.facts)
+
+
+class Pairs(Generic[Tile]):
+    """Tiles for blocks that make scores and multiply by values, with what both products take.
+
+    A block has whole tiles of scores, but for the last one of several.
+    """
+
+    way: Way[Tile]
+
+    def __init__(self, way: Way[Tile], scores: GemmProblem, values: GemmProblem, facts: TargetFacts) -> None:
+        self.way, self.first, self.second, self.facts = way, scores, values, facts
+        self.by_block: dict[tuple[int, int], list[Tile]] = {}
+        for tile in way.scores(scores):
+            if tile.rows <= scores.rows and tile.columns <= scores.columns:
+                self.by_block.setdefault((tile.rows, tile.threads), []).append(tile)
+
+    def options(self, found: Iterable[Option]) -> list[Option]:
+        """Of tiles of the product with values those that fit, with the cycles of both products."""
+        pairs = ((option, self.beside(option.value)) for option in found)
+        return [Option(option.value, min(item.cost for item in scores)) for option, scores in pairs if scores]
+
+    def beside(self, value: Sequence[int]) -> list[Option]:
+        """Tiles of scores beside one of the product with values, with the cycles of both."""
+        tile, options = self.way.tile(value), list[Option]()
+        kept = tile.rows * (self.first.columns + _BANKS + _PARTS) * WORD
+        for one in self.by_block.get((tile.rows, tile.threads), ()):
+            made = replace(one, beside=kept + tile.shared_bytes)
+            used = replace(tile, beside=kept + one.shared_bytes)
+            if has_room(made, self.facts) and has_room(used, self.facts):
+                options.append(Option(one.value, self._cycles(made, used)))
+        return options
+
+    def _cycles(self, made: Tile, used: Tile) -> float:
+        parts = -(-self.first.columns // made.columns)
+        scores = self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
+        values = self.way.cycles(used, self.second, near=False)
+        return parts * scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+
+
+def softmax_cycles(tile: BlockTile, problem: GemmProblem, facts: TargetFacts, *, far: bool) -> float:
+    """Cycles until the last unit has gone through its scores three times and made weights of them.
+
+    problem: the product of weights and values. far: scores are in global memory, and threads wait for them.
+    """
+    waves = waves_of(tile, problem, facts)
+    resident = min(waves, occupancy(tile, facts))
+    scores = tile.rows * problem.steps
+    busy = min(1.0, resident * tile.threads / BUSY_THREADS)
+    issued = scores * _WEIGHED / (facts.fma_per_cycle * facts.lanes(32) * busy)
+    asked = _PASSES * scores / tile.threads / UNDER_WAY if far else 0.0
+    return waves * (issued + asked * costs_of(facts).alone / 2 / resident)
