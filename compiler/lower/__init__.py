@@ -18,6 +18,7 @@ from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.constants_first import constants_first
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.grid_ends import grid_ends
+from compiler.lower.hoist_guards import hoist_guards
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.limit_loops import limit_loops, shorten_loops
@@ -71,6 +72,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("storage_rewrite", storage_rewrite),
     ("constants_first", constants_first),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
+    ("hoist_guards", hoist_guards),
     ("insert_prefetch", insert_prefetch),
     ("shorten_loops", lambda func, _: shorten_loops(func)),
     ("over_samples", lambda func, facts: over_samples(func, launches=facts.launches)),
@@ -111,6 +113,7 @@ OPTIONAL = frozenset(
         "storage_rewrite",
         "constants_first",
         "order_unrolled",
+        "hoist_guards",
         "insert_prefetch",
         "simplify",
         "verify_launch",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from compiler.core.files import sha256_bytes
 from compiler.graph.fuse import MOST_NODES
-from compiler.graph.fuse_depthwise import is_depthwise
+from compiler.graph.fuse_factors import is_depthwise, makes_image
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
@@ -21,7 +21,7 @@ from compiler.stages.tuned import GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
-ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
+ATTENTION, DEPTHWISE, CHAINS = "graph.attention", "graph.depthwise", "graph.chains"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -39,11 +39,14 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     joined = decide(chooser, ATTENTION, 1, (0,) if attention else ())
     pairs = not has_vectors and any(is_depthwise(node) for node in graph.nodes)
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
+    chains = not has_vectors and any(makes_image(node, graph) for node in graph.nodes)
+    made = decide(chooser, CHAINS, 1, (0,) if chains else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     return GraphChoices(
         fusion=fusion,
         attention=bool(joined),
         depthwise=bool(in_one),
+        chains=bool(made),
         layout=Layouts(layout),
         record=tuned.record,
         decisions=dict(chooser.decisions),

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
 from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
-from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, fuse
+from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, Group, fuse
 from compiler.graph.fuse_attention import fuse_attention
-from compiler.graph.fuse_depthwise import fuse_depthwise
-from compiler.graph.ir import Graph
-from compiler.stages.depthwise_pairs import pays
+from compiler.graph.fuse_factors import fuse_factors
+from compiler.graph.ir import Graph, Node
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
-from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE, IN_PLACE
+from compiler.stages.made_factors import pays
+from compiler.stages.optional import (
+    BLOCK_LAYOUTS,
+    FUSE,
+    FUSE_ATTENTION,
+    FUSE_CHAINS,
+    FUSE_DEPTHWISE,
+    IN_PLACE,
+)
 from compiler.stages.tuned import Layouts
 
 _LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}
@@ -37,10 +43,16 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
     if joins:
         fused = fuse_attention(fused, scores=not blocks)
-    pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
-    if not pairs or graph.symbols:
+    if not blocks or not job.does(FUSE) or graph.symbols:
         return fused
-    return fuse_depthwise(fused, partial(pays, facts=job.target.facts))
+    windows = job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
+    chains = job.graph.chains and job.does_whole(FUSE_CHAINS)
+
+    def joins_factor(first: Group, product: Node) -> bool:
+        wanted = windows if first.anchor is not None else chains
+        return wanted and pays(first, product, job.target.facts)
+
+    return fuse_factors(fused, joins_factor)
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from compiler.graph.fuse import FusedGraph
-from compiler.graph.fuse_depthwise import fuse_depthwise
+from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.ir import Node, Value
 from tests.support.sketch import Sketch
 
@@ -75,7 +75,7 @@ def fused(make: Make, *, pays: bool = True) -> FusedGraph:
     sketch = Sketch()
     results = make(sketch)
     found = sketch.fused(*(results if isinstance(results, tuple) else (results,)))
-    return fuse_depthwise(found, lambda _first, _product: pays)
+    return fuse_factors(found, lambda _first, _product: pays)
 
 
 def anchors(found: FusedGraph) -> list[int]:
@@ -111,5 +111,5 @@ def test_it_is_asked_for_each_pair() -> None:
         asked.append((first, product))
         return product.output.type.shape[1] == 4
 
-    assert anchors(fuse_depthwise(s.fused(y), pays)) == [1, 1, 2]
+    assert anchors(fuse_factors(s.fused(y), pays)) == [1, 1, 2]
     assert [first.attrs.integer("group") for first, _ in asked] == [8, 8]

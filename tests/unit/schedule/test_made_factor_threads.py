@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.core.types import F32
-from compiler.graph.fuse_depthwise import fuse_depthwise
+from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value
 from compiler.graph.ops.windows import Windows
@@ -19,7 +19,7 @@ from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.rules.threads.depthwise import depthwise_product
+from compiler.schedule.rules.threads.made_factor import made_product
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from tests.support.emulation import Emulated
@@ -74,7 +74,7 @@ def pair(
 def joined(make: Make) -> tuple[Graph, Func, list[Value]]:
     """The graph, the function of its one group, and the tensors behind the parameters."""
     s = Sketch()
-    fused = fuse_depthwise(s.fused(make(s)), lambda _first, _product: True)
+    fused = fuse_factors(s.fused(make(s)), lambda _first, _product: True)
     (group,) = fused.groups
     made = group_func(group, fused.graph.constants)
     return fused.graph, made.func, list(made.values)
@@ -173,5 +173,5 @@ def test_functions_of_another_structure_are_left_alone() -> None:
     y = b.reduce("y", (32, 48), (64,), lambda i, d, j: first[i, j] * w[j, d], dtype=F32)
     schedule = Schedule(b.finish([y]))
     before = schedule.func
-    assert not depthwise_product(schedule, SM_80, AnalyticChooser())
+    assert not made_product(schedule, SM_80, AnalyticChooser())
     assert schedule.func == before
