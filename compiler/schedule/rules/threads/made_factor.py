@@ -11,7 +11,8 @@ channels that it adds up of its pixels at once, before the first round: there is
 the weights. Pixels of a line are neighbours; with several results of windows below each other in a thread,
 pixels are numbered so that these follow each other.
 
-A chain may also be computed where the rules for products stage their factors, part by part: a decision by cost.
+Where no copies bring the weights, or tuning says so, a chain is computed where the rules for products stage
+their factors, part by part.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from compiler.loops.ir import REGISTER, Expr, Load, Select, Var
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import substitute
-from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import operations
-from compiler.schedule.rules.options import Named
+from compiler.schedule.rules.options import Named, decide
 from compiler.schedule.rules.threads.axes import Axes, Part, find_axes, number_of
 from compiler.schedule.rules.threads.common import divisors, units
 from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
@@ -49,7 +50,6 @@ from compiler.schedule.rules.threads.made_tile import (
     made_tiles,
     spread,
 )
-from compiler.schedule.rules.threads.matrix import usable
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
     LAUNCH_SECONDS,
@@ -74,20 +74,17 @@ _ROWS = 64
 OPERAND = 3
 """Operations for an operand of a chain that is the same for several pixels: its place, and the load."""
 
-_AT_ONCE, _BY_ROUNDS = (1,), (0,)
-"""When a block makes a chain, as decisions."""
-
-
 def cycles_saved(
     problem: GemmProblem, reads: FactorReads, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> float:
     """Cycles that one launch for a product and its factor saves by estimate; below 0 where two are better."""
     ways = [*chain.from_iterable(_ways(problem, reads, facts).values())] if copies(facts) else []
-    if isinstance(reads, ChainReads):
-        ways.append(Option(_BY_ROUNDS, _by_rounds(problem, reads, matrix_units, facts)))
+    together = least_of(ways)
+    if not ways and isinstance(reads, ChainReads):
+        together = _by_rounds(problem, reads, matrix_units, facts)
     results = problem.batch * problem.steps * problem.columns
     apart = alone_cycles(results, reads, facts) + product_cycles(problem, matrix_units, facts)
-    return apart + LAUNCH_SECONDS * facts.hertz - least_of(ways)
+    return apart + LAUNCH_SECONDS * facts.hertz - together
 
 
 def _ways(problem: GemmProblem, reads: FactorReads, facts: TargetFacts) -> Ways:
@@ -132,7 +129,7 @@ def made_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bo
     problem = GemmProblem(*axes.extents(), terms, terms, 1, plain=True)
     ways = _ways(problem, reads, facts)
     named = Named(chooser, "made")
-    if not any(ways.values()) or not _is_at_once(product, problem, reads, ways, facts, named):
+    if not any(ways.values()) or not _is_at_once(product, reads, facts, named):
         return False
     (chunks, below), in_cluster = choose_chunks(named, product.name, ways)
     adds_up = product.name if in_cluster else ""
@@ -151,18 +148,11 @@ def _reads(firsts: Sequence[Site], product: Site, axes: Axes) -> FactorReads | N
     return None if _made_factor(first, product, axes) is None else _windows(first)
 
 
-def _is_at_once(
-    product: Site, problem: GemmProblem, reads: FactorReads, ways: Ways, facts: TargetFacts, chooser: Chooser
-) -> bool:
-    """Whether a block makes the factor before the first round: windows always."""
+def _is_at_once(product: Site, reads: FactorReads, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Whether a block makes the factor before the first round: windows always, chains where copies fill rounds."""
     if not isinstance(reads, ChainReads):
         return True
-    if not copies(facts):
-        return False
-    import os
-    by_rounds = _by_rounds(problem, reads, usable(product, facts), facts) * float(os.environ.get("TK_BR","1"))
-    options = [Option(_AT_ONCE, least_of([*chain.from_iterable(ways.values())])), Option(_BY_ROUNDS, by_rounds)]
-    return chooser.choose(f"{product.name}.at_once", options) == _AT_ONCE
+    return copies(facts) and bool(decide(chooser, f"{product.name}.at_once", 1, (0,)))
 
 
 def _chain(product: Site, axes: Axes) -> ChainReads | None:
