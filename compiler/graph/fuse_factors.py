@@ -1,9 +1,10 @@
-"""A 1 x 1 convolution and what makes its image for it alone as one kernel.
+"""A convolution and what makes its image for it alone as one kernel.
 
-For blocks of threads: a launch less, and the tensor between the two needs no memory. The image is made by a
-depthwise convolution, whose other inputs are known, with what follows it element by element (a bias, a clip);
-or element by element of what may have other readers: by a gate of each channel, a normalisation in front of a
-convolution, a sum. Elsewhere the first are depthwise separable convolutions.
+For blocks of threads: a launch less, and the tensor between the two needs no memory. The image of a 1 x 1
+convolution may be made by a depthwise one, whose other inputs are known, with what follows it element by
+element (a bias, a clip): elsewhere a depthwise separable convolution. Or it is a chain, made element by
+element of what may have other readers: by a gate of each channel, a normalisation in front of a convolution, a
+sum. Then windows may be of 3 x 3, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from compiler.graph.join_groups import GroupIndex, group_index, join_groups
 from compiler.graph.ops.windows import windows_of
 
 Pays = Callable[[Group, Node], bool]
-"""Whether one kernel for what makes an image and the 1 x 1 convolution of it takes less time than two."""
+"""Whether one kernel for what makes an image and the convolution of it takes less time than two."""
+
+_WINDOW = 3
+"""Places along a side of the largest windows whose elements chains may be computed for."""
 
 
 def fuse_factors(fused: FusedGraph, pays: Pays) -> FusedGraph:
@@ -26,13 +30,15 @@ def fuse_factors(fused: FusedGraph, pays: Pays) -> FusedGraph:
 
 
 def _pair(group: Group, index: GroupIndex, pays: Pays) -> list[Group]:
-    """What makes the image of `group`, a 1 x 1 convolution, and that group; else none."""
+    """What makes the image of `group`, a convolution, and that group; else none."""
     product = group.anchor
-    if product is None or not _is_pointwise(product):
+    if product is None or not _has_small_windows(product):
         return []
     first = index.alone(_image(product.inputs[0], group))
-    fits = first is not None and (is_chain(first) or _is_window(first, index.graph))
-    return [first, group] if first is not None and fits and pays(first, product) else []
+    if first is None:
+        return []
+    fits = is_chain(first) or (_is_window(first, index.graph) and is_pointwise(product))
+    return [first, group] if fits and pays(first, product) else []
 
 
 def _image(value: Value, group: Group) -> Value:
@@ -55,9 +61,9 @@ def _is_window(group: Group, graph: Graph) -> bool:
 
 
 def makes_image(node: Node, graph: Graph) -> bool:
-    """Whether a node is such an operator, and all its readers are 1 x 1 convolutions."""
+    """Whether a node goes element by element, and all its readers are convolutions that may make it."""
     readers = graph.users(node.output)
-    return node.op.elementwise and bool(readers) and all(_is_pointwise(user) for user in readers)
+    return node.op.elementwise and bool(readers) and all(map(_has_small_windows, readers))
 
 
 def is_depthwise(node: Node) -> bool:
@@ -68,10 +74,17 @@ def is_depthwise(node: Node) -> bool:
     )
 
 
-def _is_pointwise(node: Node) -> bool:
-    """Whether a node is a convolution of several channels at one place."""
+def is_pointwise(node: Node) -> bool:
+    """Whether a convolution of several channels reads one place."""
+    windows = windows_of(node.attrs)
+    return set(windows.kernel) == {1} and not windows.padded
+
+
+def _has_small_windows(node: Node) -> bool:
+    """Whether a node is a convolution of several channels at one place, or of 3 x 3 around each."""
     if "depthwise" not in node.op.forms or is_depthwise(node):
         return False
     windows = windows_of(node.attrs)
-    one = (1,) * len(windows.kernel)
-    return windows.kernel == windows.strides == one and not windows.padded
+    whole = set(windows.strides) == set(windows.dilations) == {1}
+    around = set(windows.kernel) == {_WINDOW} and node.attrs.integer("group") == 1
+    return whole and (around or is_pointwise(node))

@@ -62,7 +62,9 @@ def _ordered(item: Seq) -> Stmt | None:
 
 def _front(before: Sequence[Stmt], run: Sequence[Stmt]) -> int:
     """Where a run of copies may begin: statements behind that place neither wait nor use what it writes."""
-    written = {one.target.buffer.name for item in run for one in statements(item) if isinstance(one, AsyncCopy)}
+    written = {
+        one.target.buffer.name for item in run for one in statements(item) if isinstance(one, AsyncCopy)
+    }
     at = len(before)
     while at and _is_quiet(before[at - 1], written):
         at -= 1

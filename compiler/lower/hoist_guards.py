@@ -1,7 +1,7 @@
 """Conditions that do not change in an unrolled loop are asked once, around it; so are those of neighbours.
 
-Each `if` that is written out may become a branch, behind which a thread waits for what it has loaded before it
-asks for the next element: for each part of a sum that a cluster of blocks adds up, say. Copies that do not
+Each `if` that is written out may become a branch, behind which a thread waits for what it has loaded before
+it asks for the next element: for each part of a sum that a cluster of blocks adds up, say. Copies that do not
 wait stay as they are.
 """
 

@@ -295,9 +295,12 @@ class PadEinsum(Primitive[tuple[str, ...]]):
             access.indices, at, access.buffer.shape, padded.shape, strict=True
         ):
             extent = _extent_in(block, index.name) if isinstance(index, Var) else None
-            grown = extent is not None and small != large
-            places.append(minimum(var, extent - 1) if grown and index in repeated else var)
-            if grown and index not in repeated:
+            if extent is None or small == large:
+                places.append(var)
+            elif index in repeated:
+                places.append(minimum(var, extent - 1))
+            else:
+                places.append(var)
                 inside = all_of(inside, var.lt(extent))
         value: Expr = Load(access.buffer, tuple(places))
         if inside is not None:

@@ -74,7 +74,7 @@ def pair(
 def chained(
     channels: int, image: int, rows: int, kind: str, *, samples: int = 1, groups: int = 1, add: bool = False
 ) -> Make:
-    """Element by element a gate of channels, a normalisation with ReLU, or a sum; then a 1 x 1 convolution."""
+    """Element by element a gate, a normalisation with ReLU, or a sum; then a 1 x 1 convolution."""
 
     def make(s: Sketch) -> Value:
         source = np.random.default_rng(channels)

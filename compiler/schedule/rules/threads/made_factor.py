@@ -68,11 +68,15 @@ _LEAST_STEPS = 64
 """Of what is cut into chunks: windows count beside the products, so that shorter sums take as long."""
 
 
+_TAPS = 9
+"""Of a window whose elements are computed as they are read."""
+
 _ROWS = 64
 """Of a usual tile: each one of them computes the columns' factor again."""
 
 OPERAND = 3
 """Operations for an operand of a chain that is the same for several pixels: its place, and the load."""
+
 
 def cycles_saved(
     problem: GemmProblem, reads: FactorReads, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
@@ -85,6 +89,13 @@ def cycles_saved(
     results = problem.batch * problem.steps * problem.columns
     apart = alone_cycles(results, reads, facts) + product_cycles(problem, matrix_units, facts)
     return apart + LAUNCH_SECONDS * facts.hertz - together
+
+
+def windows_saved(elements: int, rows: int, reads: ChainReads, facts: TargetFacts) -> float:
+    """Cycles that it saves by estimate to compute a chain wherever windows of 3 x 3 read it."""
+    again = _TAPS * math.ceil(rows / _ROWS)
+    computed = again * elements * reads.operations() / (facts.fma_per_cycle * facts.lanes(32) * units(facts))
+    return alone_cycles(elements, reads, facts) + LAUNCH_SECONDS * facts.hertz - computed
 
 
 def _ways(problem: GemmProblem, reads: FactorReads, facts: TargetFacts) -> Ways:
@@ -149,7 +160,7 @@ def _reads(firsts: Sequence[Site], product: Site, axes: Axes) -> FactorReads | N
 
 
 def _is_at_once(product: Site, reads: FactorReads, facts: TargetFacts, chooser: Chooser) -> bool:
-    """Whether a block makes the factor before the first round: windows always, chains where copies fill rounds."""
+    """Whether a block makes the factor before the first round: windows always, chains beside copies."""
     if not isinstance(reads, ChainReads):
         return True
     return copies(facts) and bool(decide(chooser, f"{product.name}.at_once", 1, (0,)))

@@ -1,8 +1,8 @@
 """What it costs that a block makes a factor itself before the rounds of its product.
 
-Of windows each thread makes some results below each other, whose windows share lines; of a chain of operators,
-which go element by element, some neighbours. It takes several such groups at once where each waits for few
-elements. A tile with part of the rows makes what another one makes, too.
+Of windows each thread makes some results below each other, whose windows share lines; of a chain of
+operators, which go element by element, some neighbours. It takes several such groups at once where each
+waits for few elements. A tile with part of the rows makes what another one makes, too.
 """
 
 from __future__ import annotations
