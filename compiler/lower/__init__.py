@@ -18,6 +18,7 @@ from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.constants_first import constants_first
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.grid_ends import grid_ends
+from compiler.lower.hoist_guards import hoist_guards
 from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.last_block import gather_reads
@@ -77,6 +78,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("share_tiles", lambda func, _: share_tiles(func)),
     ("constants_first", constants_first),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
+    ("hoist_guards", hoist_guards),
     ("insert_prefetch", insert_prefetch),
     ("shorten_loops", lambda func, _: shorten_loops(func)),
     ("over_samples", lambda func, facts: over_samples(func, launches=facts.launches)),
@@ -119,6 +121,7 @@ OPTIONAL = frozenset(
         "share_tiles",
         "constants_first",
         "order_unrolled",
+        "hoist_guards",
         "insert_prefetch",
         "simplify",
         "verify_launch",

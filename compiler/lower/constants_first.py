@@ -2,12 +2,13 @@
 
 In front of a pipeline's loop the first parts of each factor are copied, factor by factor. Those of a constant
 need no other launch: of the first `_PARTS` parts they move to the front, into the first group of copies.
-Those of more parts would be in the way of the first part of the other factor.
+Those of more parts would be in the way of the first part of the other factor. Where a block makes the other
+factor itself, all of them come before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from compiler.core.node import IRNode, rewrite_nodes
@@ -16,10 +17,13 @@ from compiler.loops.ir import (
     CONSTANT,
     AsyncCommit,
     AsyncCopy,
+    AsyncWait,
+    Barrier,
     For,
     ForKind,
     Func,
     If,
+    Indexed,
     Seq,
     Stmt,
     seq,
@@ -46,8 +50,32 @@ def constants_first(func: Func, facts: TargetFacts) -> Func:
 def _ordered(item: Seq) -> Stmt | None:
     """Statements with each run of copies ordered; None where all stay."""
     runs = [(copies, list(some)) for copies, some in groupby(item.stmts, _only_copies)]
-    done = [one for copies, some in runs for one in (_constants_first(some) if copies else some)]
+    done: list[Stmt] = []
+    for copies, some in runs:
+        if copies and all(_of_constants(one) or isinstance(one, AsyncCommit) for one in some):
+            at = _front(done, some)
+            done[at:at] = some
+        else:
+            done += _constants_first(some) if copies else some
     return None if done == list(item.stmts) else seq(*done)
+
+
+def _front(before: Sequence[Stmt], run: Sequence[Stmt]) -> int:
+    """Where a run of copies may begin: statements behind that place neither wait nor use what it writes."""
+    written = {
+        one.target.buffer.name for item in run for one in statements(item) if isinstance(one, AsyncCopy)
+    }
+    at = len(before)
+    while at and _is_quiet(before[at - 1], written):
+        at -= 1
+    return at
+
+
+def _is_quiet(item: Stmt, written: Collection[str]) -> bool:
+    waits = (Barrier, AsyncCopy, AsyncCommit, AsyncWait)
+    return not any(isinstance(one, waits) for one in statements(item)) and not any(
+        isinstance(one, Indexed) and one.buffer.name in written for one in item.walk()
+    )
 
 
 def _constants_first(run: Sequence[Stmt]) -> list[Stmt]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from compiler.core.files import sha256_bytes
 from compiler.graph.fuse import MOST_NODES
-from compiler.graph.fuse_depthwise import is_depthwise
+from compiler.graph.fuse_factors import is_depthwise, makes_image
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
@@ -23,7 +23,7 @@ from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
 ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
-BRANCHES = "graph.branches"
+ELEMENTWISE, BRANCHES = "graph.elementwise", "graph.branches"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -41,6 +41,8 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     joined = decide(chooser, ATTENTION, 1, (0,) if attention else ())
     pairs = not has_vectors and any(is_depthwise(node) for node in graph.nodes)
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
+    elementwise = not has_vectors and any(makes_image(node, graph) for node in graph.nodes)
+    made = decide(chooser, ELEMENTWISE, 1, (0,) if elementwise else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     forks = (job.target.facts.limit("branches") or 1) > 1 and _forks(graph)
     branches = decide(chooser, BRANCHES, BranchChoice.BY_COST, [*BranchChoice] if forks else ())
@@ -48,6 +50,7 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
         fusion=fusion,
         attention=bool(joined),
         depthwise=bool(in_one),
+        elementwise=bool(made),
         branches=BranchChoice(branches),
         layout=Layouts(layout),
         record=tuned.record,

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
 from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
-from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, fuse
+from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, Group, fuse
 from compiler.graph.fuse_attention import fuse_attention
-from compiler.graph.fuse_depthwise import fuse_depthwise
-from compiler.graph.ir import Graph
-from compiler.stages.depthwise_pairs import pays
+from compiler.graph.fuse_factors import fuse_factors
+from compiler.graph.ir import Graph, Node
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
+from compiler.stages.made_factors import pays
 from compiler.stages.optional import (
     BLOCK_LAYOUTS,
     FUSE,
     FUSE_ATTENTION,
     FUSE_DEPTHWISE,
+    FUSE_ELEMENTWISE,
     FUSE_SCORES,
     IN_PLACE,
 )
@@ -45,10 +45,16 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     if joins:
         whole = not blocks or (not graph.symbols and job.does_whole(FUSE_SCORES))
         fused = fuse_attention(fused, threads=blocks, scores=whole)
-    pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
-    if not pairs or graph.symbols:
+    if not blocks or not job.does(FUSE) or graph.symbols:
         return fused
-    return fuse_depthwise(fused, partial(pays, facts=job.target.facts))
+    windows = job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
+    elementwise = job.graph.elementwise and job.does_whole(FUSE_ELEMENTWISE)
+
+    def joins_factor(first: Group, product: Node) -> bool:
+        wanted = windows if first.anchor is not None else elementwise
+        return wanted and pays(first, product, job.target.facts)
+
+    return fuse_factors(fused, joins_factor)
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

@@ -11,8 +11,8 @@ from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
 from compiler.targets.target import Target
 
-FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise"
-FUSE_SCORES = "fuse-scores"
+FUSE, FUSE_ATTENTION, FUSE_SCORES = "fuse", "fuse-attention", "fuse-scores"
+FUSE_DEPTHWISE, FUSE_ELEMENTWISE = "fuse-depthwise", "fuse-elementwise"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
@@ -34,6 +34,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     FUSE_ATTENTION: FUSION,
     FUSE_SCORES: FUSION,
     FUSE_DEPTHWISE: FUSION,
+    FUSE_ELEMENTWISE: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,
     FUSED_WINOGRAD: SCHEDULING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.graph.fuse_attention import fuse_attention
-from compiler.graph.fuse_depthwise import fuse_depthwise
+from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.ir import Value
 from compiler.graph.ops.norm import emit_standardized
 from compiler.graph.ops.windows import Windows
@@ -359,5 +359,5 @@ def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     sketch = Sketch()
     fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), threads=not joined)
     if not joined:
-        fused = fuse_depthwise(fused, lambda _first, _product: True)
+        fused = fuse_factors(fused, lambda _first, _product: True)
     return list(works(fused, lanes, form=name.split()[0]))

@@ -22,6 +22,7 @@ from compiler.loops.ir import (
     Var,
     all_of,
     const,
+    minimum,
     seq,
 )
 from compiler.loops.linear import operands
@@ -185,7 +186,8 @@ class PadEinsum(Primitive[tuple[str, ...]]):
 
     block: a reduction by addition of products, alone in its loops; a padded variable is an index of its own
     wherever it is used. padding: for each iteration variable the multiple that its extent is rounded up to.
-    The operands are copied into padded buffers, the result is copied back.
+    The operands are copied into padded buffers, the result is copied back. repeated: numbers of spatial
+    variables behind whose end is the last element again instead of zeros: nothing reads what comes of it.
     Outputs: the blocks that pad the operands, then the block that copies the result.
     rewrite: y[i] += x[i, r] * w[r] -> xp = x and 0; wp = w and 0; yp[i] += xp[i, r] * wp[r]; y = yp
     TVM: pad_einsum.
@@ -195,6 +197,7 @@ class PadEinsum(Primitive[tuple[str, ...]]):
 
     block: str
     padding: tuple[int, ...]
+    repeated: tuple[int, ...] = ()
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         site, fresh = program.site(self.block, self.name), program.namer()
@@ -238,6 +241,12 @@ class PadEinsum(Primitive[tuple[str, ...]]):
                 "each needs one positive multiple",
                 "1 leaves an extent as it is",
             )
+        if any(not 0 <= n < len(block.iters) or block.iters[n].kind != "spatial" for n in self.repeated):
+            raise self.refuse(
+                f"{self.repeated} are not all spatial iteration variables",
+                "only results behind the end are read by nobody",
+                "leave sums to zeros",
+            )
         new = {
             name: -(-extent // multiple) * multiple
             for (name, extent), multiple in zip(extents.items(), self.padding, strict=True)
@@ -279,14 +288,21 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         name = fresh(f"{access.buffer.name}_pad")
         iters = fresh_iters(fresh, name, padded.shape)
         at = tuple(item.var for item in iters)
+        repeated = {block.iters[number].var for number in self.repeated}
         inside: Expr | None = None
+        places: list[Expr] = []
         for index, var, small, large in zip(
             access.indices, at, access.buffer.shape, padded.shape, strict=True
         ):
             extent = _extent_in(block, index.name) if isinstance(index, Var) else None
-            if extent is not None and small != large:
+            if extent is None or small == large:
+                places.append(var)
+            elif index in repeated:
+                places.append(minimum(var, extent - 1))
+            else:
+                places.append(var)
                 inside = all_of(inside, var.lt(extent))
-        value: Expr = Load(access.buffer, at)
+        value: Expr = Load(access.buffer, tuple(places))
         if inside is not None:
             value = Select(inside, value, const(0, padded.dtype))
         return nest_of(declared(Block(name, iters, (), (), Store(padded, at, value))))

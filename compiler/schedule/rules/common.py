@@ -48,14 +48,14 @@ def _copied(site: Site, readers: Sequence[Site]) -> int:
     """Operations that inlining a block adds to its readers beyond those that it takes away."""
     parts = (item for reader in readers for item in reader.block.body.walk())
     loads = sum(isinstance(item, Load) and item.buffer.name == site.target for item in parts)
-    return (loads - 1) * _operations(site.body.value)
+    return (loads - 1) * operations(site.body.value)
 
 
-def _operations(expr: IRNode) -> int:
+def operations(expr: IRNode) -> int:
     """Operations on values, not on indices."""
     if isinstance(expr, Load | Var | Const):
         return 0
-    return 1 + sum(map(_operations, expr.children()))
+    return 1 + sum(map(operations, expr.children()))
 
 
 def stages(func: Func) -> dict[str, Block]:

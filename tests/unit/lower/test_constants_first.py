@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.loops.ir import AsyncCommit, AsyncCopy, Func, statements
+import pytest
+
+from compiler.loops.ir import AsyncCommit, AsyncCopy, Func, Store, statements
 from compiler.loops.text import parse_func
 from compiler.lower.constants_first import constants_first
 from tests.support.gpu import TINY
@@ -41,6 +43,25 @@ def test_constants_of_the_first_two_parts_come_first() -> None:
     before = pipeline(4)
     assert order(before) == "xw|xw|xw|xw|"
     assert order(constants_first(before, WITH)) == "wwx|x|xw|xw|"
+
+
+@pytest.mark.parametrize(("between", "wanted"), [("", "w|made"), ("barrier shared", "madew|")])
+def test_constants_come_before_what_a_block_makes(between: str, wanted: str) -> None:
+    """Unless it waits in between for others."""
+    before = parse_func(
+        "func f(x: f32[64], w: f32[64] @constant) -> (y: f32[64])\n"
+        "  local a: f32[64] @shared\n  local b: f32[64] @shared\n"
+        f"  a[0] = x[0] * x[1]\n  {between}\n"
+        "  async_copy b[0 +: 4] <- w[0 +: 4]\n  async_commit\n"
+        "  async_wait pending 0\n  y[0] = a[0] + b[0]\n"
+    )
+    names = {AsyncCommit: "|", AsyncCopy: "w"}
+    done = statements(constants_first(before, WITH).body)
+    found = [
+        "made" if isinstance(item, Store) and item.buffer.name == "a" else names.get(type(item), "")
+        for item in done
+    ]
+    assert "".join(found) == wanted
 
 
 def test_rounds_of_a_loop_stay() -> None:

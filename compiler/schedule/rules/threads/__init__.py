@@ -6,10 +6,10 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import consumer
 from compiler.schedule.rules.im2col import lay_out_columns
-from compiler.schedule.rules.threads.depthwise import depthwise_product
 from compiler.schedule.rules.threads.elementwise import elementwise_kernel
 from compiler.schedule.rules.threads.follow_layouts import follow_layouts
 from compiler.schedule.rules.threads.gemm import implicit_gemm
+from compiler.schedule.rules.threads.made_factor import made_product
 from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.rules.threads.reduction import reduction
 from compiler.schedule.rules.threads.rows import block_reduction
@@ -23,7 +23,7 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     lay_out_columns(schedule, chooser)
     follow_layouts(schedule)
-    whole = (fused_winograd, weighted_rows, depthwise_product)
+    whole = (fused_winograd, weighted_rows, made_product)
     if not any(rule(schedule, facts, chooser) for rule in whole):
         block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():

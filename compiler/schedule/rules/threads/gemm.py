@@ -257,8 +257,12 @@ class ImplicitGemm:
         multiples = [*[1] * self.batches, tile.rows, tile.columns, *between, tile.depth]
         if all(extent_of(i.extent) % n == 0 for i, n in zip(iters, multiples, strict=True)):
             return stages
-        made = list(self.s.pad_einsum(self.name, tuple(multiples)))
+        made = list(self.s.pad_einsum(self.name, tuple(multiples), self.repeated()))
         return self.inlined(made, stages)
+
+    def repeated(self) -> tuple[int, ...]:
+        """Axes behind whose end factors repeat their last element: where that is cheaper than zeros."""
+        return ()
 
     def inlined(self, made: list[str], stages: list[str]) -> list[str]:
         """Factors are padded where they are computed; what follows reads the padded result."""

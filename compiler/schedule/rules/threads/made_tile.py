@@ -1,7 +1,8 @@
-"""What it costs that a block makes a factor itself, of windows, before the rounds of its product.
+"""What it costs that a block makes a factor itself before the rounds of its product.
 
-Each thread makes some results below each other, whose windows share lines, and takes several such groups at
-once where each waits for few elements. A tile with part of the rows makes what another one makes, too.
+Of windows each thread makes some results below each other, whose windows share lines; of a chain of
+operators, which go element by element, some neighbours. It takes several such groups at once where each
+waits for few elements. A tile with part of the rows makes what another one makes, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import Protocol
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
@@ -48,6 +50,19 @@ _BELOW = (4, 2, 1)
 """Results that a thread may make together."""
 
 
+class FactorReads(Protocol):
+    """What the results of a made factor are computed from."""
+
+    def loads(self, together: int) -> int:
+        """Elements that so many results have, which a thread makes together."""
+
+    def operations(self) -> int:
+        """Of each result."""
+
+    def belows(self) -> list[int]:
+        """Numbers of results that a thread may make together."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowReads:
     """Windows of an image.
@@ -60,14 +75,35 @@ class WindowReads:
     down: int
     lines: int
 
-    def loads(self, below: int) -> int:
-        """Elements that windows of so many results below each other have together."""
-        return len({place + number * self.down for place in self.places for number in range(below)})
+    def loads(self, together: int) -> int:
+        """Elements that windows of so many results below each other have."""
+        return len({place + number * self.down for place in self.places for number in range(together)})
+
+    def operations(self) -> int:
+        return len(self.places)
 
     def belows(self) -> list[int]:
-        """Numbers of results that a thread may make together."""
         share = self.loads(2) < 2 * len(self.places)
         return [n for n in _BELOW if n == 1 or (share and self.lines % n == 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReads:
+    """Elements of other tensors at the place of a result, and operations on them."""
+
+    tensors: int
+    each: int
+
+    def loads(self, together: int) -> int:
+        """Neighbours share nothing."""
+        return together * self.tensors
+
+    def operations(self) -> int:
+        return self.each
+
+    def belows(self) -> list[int]:
+        """How many neighbours come at a time shows when the kernel has its layouts."""
+        return [1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +128,14 @@ def made_tile(value: Sequence[int], terms: int) -> MadeTile:
 
 
 def made_tiles(
-    problem: GemmProblem, windows: WindowReads, below: int, facts: TargetFacts, *, few: bool = False
+    problem: GemmProblem, reads: FactorReads, below: int, facts: TargetFacts, *, few: bool = False
 ) -> list[Option]:
     """Tiles that fit, with the cycles that all work takes, windows included; few: those that compare ways."""
     fitting = [n for n in divisors(problem.inner) if _LEAST_DEPTH <= n <= _MOST_DEPTH]
     depths = [n for n in fitting if n % _LEAST_DEPTH == 0] or fitting
     tiles = _all_tiles(problem.steps, tuple(depths[-1:] if few else depths), below)
     return [
-        Option(option.value, option.cost + _made_cycles(option, problem, windows, below, facts))
+        Option(option.value, option.cost + _made_cycles(option, problem, reads, below, facts))
         for option in thread_tiles(problem, facts, tiles)
     ]
 
@@ -123,14 +159,14 @@ def spread(tile: MadeTile, below: int) -> tuple[int, int]:
     return along, max(n for n in divisors(tile.terms) if n <= tile.threads // along)
 
 
-def at_once(windows: WindowReads, below: int, rounds: int) -> int:
+def at_once(reads: FactorReads, below: int, rounds: int) -> int:
     """Of so many rounds those whose elements a thread asks for together: without a rest."""
-    most = max(1, _UNDER_WAY // windows.loads(below))
+    most = max(1, _UNDER_WAY // reads.loads(below))
     return max(n for n in divisors(rounds) if n <= most)
 
 
 def _made_cycles(
-    option: Option, problem: GemmProblem, windows: WindowReads, below: int, facts: TargetFacts
+    option: Option, problem: GemmProblem, reads: FactorReads, below: int, facts: TargetFacts
 ) -> float:
     """Cycles until the last unit has made all parts of the factor, beside those of the products."""
     tile = made_tile(option.value, problem.steps)
@@ -140,28 +176,28 @@ def _made_cycles(
     rounds = math.ceil(tile.terms / deep)
     lines = math.ceil(tile.columns / (below * along))
     groups = rounds * lines * tile.threads
-    waiting = lines * rounds / at_once(windows, below, rounds) * _latency(facts) / resident
-    return waves * (_cycles(groups, along, windows, below, facts, resident * tile.threads) + waiting)
+    waiting = lines * rounds / at_once(reads, below, rounds) * _latency(facts) / resident
+    return waves * (_cycles(groups, along, reads, below, facts, resident * tile.threads) + waiting)
 
 
 def _cycles(
-    groups: int, along: int, windows: WindowReads, below: int, facts: TargetFacts, threads: int
+    groups: int, along: int, reads: FactorReads, below: int, facts: TargetFacts, threads: int
 ) -> float:
     """Cycles of a unit for groups of results, so many of them side by side in a line, beside waiting."""
-    loads = groups * windows.loads(below)
+    loads = groups * reads.loads(below)
     busy = min(1.0, threads / BUSY_THREADS)
-    sums = groups * below * len(windows.places)
+    sums = groups * below * reads.operations()
     issued = (loads * _LOAD + sums) / (facts.fma_per_cycle * facts.lanes(32) * busy)
     moved = loads * WORD * (1 + _BESIDE / along)
     return max(issued, moved * facts.hertz / (facts.bandwidth * costs_of(facts).cache))
 
 
-def alone_cycles(results: int, windows: WindowReads, facts: TargetFacts) -> float:
+def alone_cycles(results: int, reads: FactorReads, facts: TargetFacts) -> float:
     """Cycles of a launch that makes the factor, and stores it."""
     own = math.ceil(results / units(facts))
-    below = windows.belows()[0]
+    below = reads.belows()[0]
     stored = own * WORD * facts.hertz / (facts.bandwidth * costs_of(facts).cache)
-    return _cycles(own // below, _LINE, windows, below, facts, BUSY_THREADS) + stored + _latency(facts)
+    return _cycles(own // below, _LINE, reads, below, facts, BUSY_THREADS) + stored + _latency(facts)
 
 
 def _latency(facts: TargetFacts) -> float:

@@ -1,4 +1,4 @@
-"""A depthwise convolution and the 1 x 1 convolution that reads it are one launch on devices."""
+"""A 1 x 1 convolution and what makes its image are one launch on devices: windows, or element by element."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.core.types import F32
-from compiler.graph.fuse_depthwise import fuse_depthwise
+from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Value
 from compiler.graph.ops.windows import Windows
@@ -19,7 +19,7 @@ from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.rules.threads.depthwise import depthwise_product
+from compiler.schedule.rules.threads.made_factor import made_product
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from tests.support.emulation import Emulated
@@ -71,10 +71,37 @@ def pair(
     return make
 
 
+def chained(
+    channels: int, image: int, rows: int, kind: str, *, samples: int = 1, groups: int = 1, add: bool = False
+) -> Make:
+    """Element by element a gate, a normalisation with ReLU, or a sum; then a 1 x 1 convolution."""
+
+    def make(s: Sketch) -> Value:
+        source = np.random.default_rng(channels)
+
+        def weights(*shape: int) -> Value:
+            return s.constant(source.integers(-2, 3, shape).astype(np.float32))
+
+        x = s.input(samples, channels, image, image)
+        if kind == "gate":
+            x = s.emit("Mul", x, s.input(samples, channels, 1, 1))
+        if kind == "norm":
+            scaled = s.emit("Mul", x, weights(channels, 1, 1))
+            x = s.emit("Relu", s.emit("Add", scaled, weights(channels, 1, 1)))
+        if kind == "sum":
+            x = s.emit("Add", x, s.input(samples, channels, image, image))
+        one = Windows((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)).attrs()
+        known = weights(rows, channels // groups, 1, 1), weights(rows)
+        y = s.emit("Conv", x, *known, group=groups, **one)
+        return s.emit("Add", y, s.input(*y.type.shape)) if add else y
+
+    return make
+
+
 def joined(make: Make) -> tuple[Graph, Func, list[Value]]:
     """The graph, the function of its one group, and the tensors behind the parameters."""
     s = Sketch()
-    fused = fuse_depthwise(s.fused(make(s)), lambda _first, _product: True)
+    fused = fuse_factors(s.fused(make(s)), lambda _first, _product: True)
     (group,) = fused.groups
     made = group_func(group, fused.graph.constants)
     return fused.graph, made.func, list(made.values)
@@ -100,6 +127,12 @@ CASES = {
     "two samples": pair(8, 6, 5, samples=2),
     "groups, shuffled": pair(16, 6, 12, shuffle=2),
     "in chunks": pair(128, 4, 6, add=True),
+    "gate": chained(24, 8, 12, "gate"),
+    "gate, 7 x 7": chained(128, 7, 12, "gate", add=True),
+    "gate, two samples": chained(15, 5, 6, "gate", samples=2),
+    "norm, odd": chained(13, 9, 7, "norm"),
+    "norm, in groups": chained(24, 6, 16, "norm", groups=2),
+    "sum, 14 x 14": chained(20, 14, 9, "sum", add=True),
 }
 
 
@@ -114,11 +147,12 @@ def test_what_it_computes_in_one_launch(name: str) -> None:
     assert len(lowered.workspace) == (name == "in chunks")
 
 
+@pytest.mark.parametrize("make", [pair(24, 9, 12, add=True), chained(24, 9, 12, "gate")])
 @pytest.mark.parametrize(("target", "words"), [("cuda:sm_80", CUDA), ("rocm:gfx90a", HIP)])
-def test_in_the_emulator(target: str, words: Vocabulary) -> None:
+def test_in_the_emulator(target: str, words: Vocabulary, make: Make) -> None:
     """Barriers are where one thread reads what another one made."""
     facts = get_target(target).facts
-    graph, func, values = joined(pair(24, 9, 12, add=True))
+    graph, func, values = joined(make)
     scheduled = schedule_func(func, {}, facts, AnalyticChooser()).func
     device = render_launches(lower_all(scheduled, facts), 0, words, facts)
     (launch,) = device.launches
@@ -137,12 +171,16 @@ def test_in_the_emulator(target: str, words: Vocabulary) -> None:
     [
         {"made.conv.chunks": (4, 2), "made.conv_rf.tile": (8, 8, 2, 2, 4, 1, 0)},
         {"made.conv.chunks": (1, 4), "made.conv.tile": (4, 16, 4, 4, 16, 2, 0), "made.conv.together": (2,)},
+        {"made.conv.at_once": (1,), "made.conv.tile": (4, 16, 4, 4, 16, 2, 1), "made.conv.together": (4,)},
+        {"made.conv.at_once": (1,), "made.conv.chunks": (2, 1), "made.conv_rf.tile": (8, 8, 2, 2, 8, 3, 1)},
+        {"made.conv.at_once": (0,), "conv.tile": (4, 16, 4, 4, 16, 2, 0)},
     ],
 )
 def test_decisions_are_taken(decisions: dict[str, tuple[int, ...]]) -> None:
-    graph, func, values = joined(pair(64, 8, 12))
+    make = chained(64, 8, 12, "norm") if "made.conv.at_once" in decisions else pair(64, 8, 12)
+    graph, func, values = joined(make)
     product = [name for name in Schedule(func).blocks() if name.startswith("conv")][-1]
-    named = {key.replace("made.conv", f"made.{product}"): value for key, value in decisions.items()}
+    named = {key.replace("conv", product): value for key, value in decisions.items()}
     chooser = ReplayChooser(named, AnalyticChooser())
     done = schedule_func(func, {}, SM_80, chooser).func
     assert named.items() <= chooser.decisions.items()
@@ -151,9 +189,10 @@ def test_decisions_are_taken(decisions: dict[str, tuple[int, ...]]) -> None:
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
 
 
-def test_a_cluster_adds_chunks_up_in_the_same_launch() -> None:
+@pytest.mark.parametrize("make", [pair(64, 8, 12, add=True), chained(64, 7, 12, "norm", add=True)])
+def test_a_cluster_adds_chunks_up_in_the_same_launch(make: Make) -> None:
     facts = get_target("cuda:sm_90").facts
-    graph, func, values = joined(pair(64, 8, 12, add=True))
+    graph, func, values = joined(make)
     product = [name for name in Schedule(func).blocks() if name.startswith("conv")][-1]
     chosen = {f"made.{product}.chunks": (4, 2), f"made.{product}.adds_up": (1,)}
     done = schedule_func(func, {}, facts, ReplayChooser(chosen, AnalyticChooser())).func
@@ -173,5 +212,5 @@ def test_functions_of_another_structure_are_left_alone() -> None:
     y = b.reduce("y", (32, 48), (64,), lambda i, d, j: first[i, j] * w[j, d], dtype=F32)
     schedule = Schedule(b.finish([y]))
     before = schedule.func
-    assert not depthwise_product(schedule, SM_80, AnalyticChooser())
+    assert not made_product(schedule, SM_80, AnalyticChooser())
     assert schedule.func == before
