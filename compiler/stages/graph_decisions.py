@@ -16,12 +16,13 @@ from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.rules.options import decide
+from compiler.stages.cluster_chains import has_clusters
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
-ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
+ATTENTION, DEPTHWISE, CHAINS = "graph.attention", "graph.depthwise", "graph.chains"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -39,11 +40,14 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     joined = decide(chooser, ATTENTION, 1, (0,) if attention else ())
     pairs = not has_vectors and any(is_depthwise(node) for node in graph.nodes)
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
+    clusters = has_clusters(job.target.facts)
+    in_clusters = decide(chooser, CHAINS, 1, (0,) if clusters else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     return GraphChoices(
         fusion=fusion,
         attention=bool(joined),
         depthwise=bool(in_one),
+        chains=bool(in_clusters),
         layout=Layouts(layout),
         record=tuned.record,
         decisions=dict(chooser.decisions),

@@ -11,13 +11,15 @@ from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
 from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, fuse
 from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.fuse_chains import fuse_chains
 from compiler.graph.fuse_depthwise import fuse_depthwise
 from compiler.graph.ir import Graph
+from compiler.stages.cluster_chains import has_clusters, seconds_of_chain
 from compiler.stages.depthwise_pairs import pays
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
-from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE, IN_PLACE
+from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_CHAINS, FUSE_DEPTHWISE, IN_PLACE
 from compiler.stages.tuned import Layouts
 
 _LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}
@@ -37,10 +39,14 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
     joins = job.does(FUSE) and job.graph.attention and job.does_whole(FUSE_ATTENTION)
     if joins:
         fused = fuse_attention(fused, scores=not blocks)
-    pairs = blocks and job.does(FUSE) and job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
-    if not pairs or graph.symbols:
+    if not blocks or not job.does(FUSE) or graph.symbols:
         return fused
-    return fuse_depthwise(fused, partial(pays, facts=job.target.facts))
+    facts = job.target.facts
+    if job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE):
+        fused = fuse_depthwise(fused, partial(pays, facts=facts))
+    if has_clusters(facts) and job.graph.chains and job.does_whole(FUSE_CHAINS):
+        fused = fuse_chains(fused, partial(seconds_of_chain, graph=graph, facts=facts))
+    return fused
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

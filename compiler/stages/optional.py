@@ -9,7 +9,8 @@ from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
 
-FUSE, FUSE_ATTENTION, FUSE_DEPTHWISE = "fuse", "fuse-attention", "fuse-depthwise"
+FUSE, FUSE_ATTENTION = "fuse", "fuse-attention"
+FUSE_DEPTHWISE, FUSE_CHAINS = "fuse-depthwise", "fuse-chains"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 
@@ -27,6 +28,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     FUSE: FUSION,
     FUSE_ATTENTION: FUSION,
     FUSE_DEPTHWISE: FUSION,
+    FUSE_CHAINS: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,
     SCHEDULE_RULES: SCHEDULING,

@@ -42,14 +42,15 @@ class GraphChoices:
     """What was decided about a graph.
 
     fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
-    depthwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of them. layout:
-    where layouts come from. record: the id of the tuning record behind that. decisions, offered: by name,
+    depthwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of them. chains:
+    whether small layers may be one kernel. layout: where layouts come from. record: the id of the tuning record behind that. decisions, offered: by name,
     what was taken and what else there was. workload: what the graph has to do.
     """
 
     fusion: int | None = None
     attention: bool = True
     depthwise: bool = True
+    chains: bool = True
     layout: Layouts = Layouts.BY_COST
     record: str = ""
     decisions: Decisions = field(default_factory=dict)

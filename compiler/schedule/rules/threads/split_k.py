@@ -59,7 +59,7 @@ _MOST_CHUNKS = 32
 LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
-_CLUSTER_SECONDS = 0.6e-6
+CLUSTER_SECONDS = 0.6e-6
 """Two barriers of a cluster and the latency of reading another block's memory: an estimate, not measured."""
 
 _PASSED_BYTES_A_CYCLE = 32
@@ -184,7 +184,7 @@ def ways_to_add(
     found = [Option(_LAUNCH, _DOUBT * cycles(one) + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
-        barriers = facts.hertz * _CLUSTER_SECONDS
+        barriers = facts.hertz * CLUSTER_SECONDS
         found.append(Option(_CLUSTER, _DOUBT * cycles(replace(one, passed=True)) + passed + barriers))
     return _that_fit(found)
 
