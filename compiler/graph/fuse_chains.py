@@ -54,7 +54,7 @@ def _read(group: Group, graph: Graph) -> list[Value]:
 
 
 def _behind_views(value: Value, index: GroupIndex) -> tuple[list[Group], Group | None]:
-    """The views that a value comes through, in order, and the group that makes what is viewed, for them alone."""
+    """The views that a value comes through, in order, and the group that makes what they view."""
     views: list[Group] = []
     maker = index.alone(value)
     while maker is not None and maker.anchor is None and maker.nodes[-1].op.kind is Kind.VIEW:
@@ -64,7 +64,7 @@ def _behind_views(value: Value, index: GroupIndex) -> tuple[list[Group], Group |
 
 
 def _best_parts(layers: _Layers, saves: Saves) -> list[tuple[Group, ...]]:
-    """The groups of each part of a chain that is better off as one kernel: the parts that save most together."""
+    """Parts of a chain, each one kernel, that save most together."""
     best: list[tuple[float, list[tuple[Group, ...]]]] = [(0.0, [])]
     for end in range(1, len(layers) + 1):
         options = [best[end - 1]]

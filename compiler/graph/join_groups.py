@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Graph, Value
 
-
 FIRST, LAST = 0, -1
 """Which of several anchors is that of the group that has them all."""
 

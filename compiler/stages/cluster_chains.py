@@ -22,7 +22,7 @@ def has_clusters(facts: TargetFacts) -> bool:
 
 
 def seconds_of_chain(groups: Sequence[Group], graph: Graph, facts: TargetFacts) -> float:
-    """Seconds that one launch for groups saves by estimate; below 0 for what is no chain, or not better off."""
+    """Seconds that one launch for groups saves by estimate; below 0 where several are better."""
     forms = group_forms(joined_group(groups, graph, FIRST), graph.constants, threads=True)
     schedule = Schedule(next(iter(forms.values())).func)
     inline_injective(schedule, repeat=True)

@@ -19,7 +19,14 @@ from compiler.stages.depthwise_pairs import pays
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
-from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, FUSE_CHAINS, FUSE_DEPTHWISE, IN_PLACE
+from compiler.stages.optional import (
+    BLOCK_LAYOUTS,
+    FUSE,
+    FUSE_ATTENTION,
+    FUSE_CHAINS,
+    FUSE_DEPTHWISE,
+    IN_PLACE,
+)
 from compiler.stages.tuned import Layouts
 
 _LANES = {Layouts.CHEAP_LANES: 0.5, Layouts.DEAR_LANES: 2.0}

@@ -26,7 +26,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CLUSTER, CONSTANT, RANK, REGISTER, SHARED, Expr
-from compiler.loops.queries import extent_of, static_shape, variables
+from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.primitives.operand import factors as factors_of
@@ -69,15 +69,14 @@ class _Chain:
         made = [self._number_result(schedule, link) for link in self.links]
         ranks = [rank]
         for link, factor, (writer, part) in [*zip(self.links, factors, made, strict=True)][::-1]:
-            lanes: Sequence[str] = ()
             if link is not end:
-                _, rank, row, *lanes = schedule.compute_at(writer, sample, preserve_unit_loops=True)
+                _, rank, row, *_ = schedule.compute_at(writer, sample, preserve_unit_loops=True)
                 ranks.append(rank)
             elif part:
                 self._to_threads(schedule, row)
-                _, _, row, *lanes = schedule.compute_at(writer, rank, preserve_unit_loops=True)
+                _, _, row, *_ = schedule.compute_at(writer, rank, preserve_unit_loops=True)
             if part:
-                self._combine(schedule, row, *lanes)
+                self._combine(schedule, row)
                 self._place_parts(schedule, part, rank)
             else:
                 self._place_sum(schedule, link.name, self._to_threads(schedule, row))
@@ -94,7 +93,7 @@ class _Chain:
     # -- iterations, and how what is passed on lies in memory
 
     def _apart(self, link: Link, row: Expr) -> list[Expr]:
-        """The block that has a result, and its place there: equal shares, or each result to the next block."""
+        """The block that has a result, and its place there: equal shares, or one after the other."""
         if link.layer.is_even(self.blocks):
             share = link.layer.share(self.blocks)
             return [row // share, row % share]
@@ -125,7 +124,8 @@ class _Chain:
     def _stage(self, schedule: Schedule, link: Link, before: Link) -> str:
         block = schedule.block(link.name)
         parts = factors_of(block)
-        assert link.operand is not None and parts is not None
+        assert link.operand is not None
+        assert parts is not None
         used = variables(parts[link.operand])
         axes = [number for number, item in enumerate(block.iters) if item.var.name in used]
         factor, buffer = schedule.cache_operand(link.name, link.operand, tuple(axes), SHARED)
@@ -137,7 +137,7 @@ class _Chain:
         return factor
 
     def _lay_out_weights(self, schedule: Schedule, link: Link) -> None:
-        """What neighbouring threads read lies side by side: terms for lanes that share a sum, else results."""
+        """What neighbouring threads read lies side by side: terms where lanes share a sum, else rows."""
         block, lanes = schedule.site(link.name), self._by_lanes(link)
         terms = {item.var for item in block.reduce}
         for load in block.loads:
@@ -179,11 +179,8 @@ class _Chain:
         schedule.decompose_reduction(name, term)
         schedule.unroll(term)
 
-    def _combine(self, schedule: Schedule, row: str, lane: str) -> None:
+    def _combine(self, schedule: Schedule, row: str) -> None:
         """Let the lanes of each sub-group add up what they have of one result, and of the next ones."""
-        if not self._are_several(schedule, row):
-            schedule.annotate(lane, LANES, self.lanes)
-            return
         own, group = schedule.split(row, (None, self.threads // self.lanes))
         schedule.unroll(own)
         schedule.annotate(group, LANES, self.lanes)
@@ -191,13 +188,9 @@ class _Chain:
     def _place_parts(self, schedule: Schedule, part: str, rank: str) -> None:
         """Let the lanes of sub-groups make the parts of sums, as much as they can at a time."""
         row, lane, term = schedule.compute_at(part, rank, preserve_unit_loops=True)[-3:]
-        if self._are_several(schedule, row):
-            row, group = schedule.split(row, (None, self.threads // self.lanes))
-            schedule.reorder(group, lane, row, term)
-            schedule.bind(schedule.fuse(group, lane), THREAD)
-        else:
-            schedule.reorder(lane, row, term)
-            self._to_threads(schedule, lane)
+        row, group = schedule.split(row, (None, self.threads // self.lanes))
+        schedule.reorder(group, lane, row, term)
+        schedule.bind(schedule.fuse(group, lane), THREAD)
         schedule.decompose_reduction(part, term)
         for loop in (row, term):
             schedule.unroll(loop)

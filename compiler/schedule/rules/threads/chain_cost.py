@@ -1,6 +1,6 @@
 """What a chain of small layers costs in one cluster of blocks, and what in a launch for each layer.
 
-A layer is what its sums read: an image that is pooled, weights. In a launch of its own all units of the device
+A layer is what its sums read: an image that is pooled, weights. In a launch of its own all units of a device
 share that; in a cluster few do, so that only small layers are better off there.
 """
 
@@ -68,7 +68,8 @@ def chain_options(samples: int, layers: Sequence[Layer], facts: TargetFacts) -> 
     teams = [size for size in _TEAMS if size <= limit and size % lanes == 0]
     return [
         Option((blocks, threads), facts.hertz * _seconds(samples, layers, blocks, threads, facts))
-        for blocks in range(2, min(most_blocks(facts), *(layer.rows for layer in layers)) + 1)
+        for blocks in range(2, most_blocks(facts) + 1)
+        if all(layer.rows > blocks - (layer.terms <= lanes) for layer in layers)
         for threads in teams
     ]
 
@@ -82,9 +83,7 @@ def seconds_saved(samples: int, layers: Sequence[Layer], facts: TargetFacts) -> 
     return apart - min(item.cost for item in options) / facts.hertz - _LAUNCH_SECONDS
 
 
-def _seconds(
-    samples: int, layers: Sequence[Layer], blocks: int, threads: int, facts: TargetFacts
-) -> float:
+def _seconds(samples: int, layers: Sequence[Layer], blocks: int, threads: int, facts: TargetFacts) -> float:
     """Of all layers in a cluster for each sample: bytes of the one block, or trips to the last cache."""
     waves = -(-samples * blocks // units(facts))
     once = 0.0

@@ -1,4 +1,4 @@
-"""What is a chain of layers: sums, each of which reads what the one before made, once for each of its terms."""
+"""What is a chain of layers: sums, each of which reads what the one before made, once for each term."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Axis:
 class Link:
     """A sum of a chain, with its axes of more than one element.
 
-    samples, rows, terms: iterations of the block. sample_dims, row_dims: where samples and rows are in what it
-    makes, in the same order. operand: the factor that reads the sum before; None in the first sum. bits: of
-    what else is read for each term.
+    samples, rows, terms: iterations of the block. sample_dims, row_dims: where samples and rows are in what
+    it makes, in the same order. operand: the factor that reads the sum before; None in the first sum. bits:
+    of what else is read for each term.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _wide(iters: Sequence[Iter]) -> list[str]:
 
 
 def _along(indices: Sequence[Expr], shape: Sequence[int]) -> dict[str, Axis] | None:
-    """The dimensions of more than one element by the variables that are their indices; None for other places."""
+    """The wide dimensions by the variables that are their indices; None for other places."""
     found: dict[str, Axis] = {}
     for number, (index, extent) in enumerate(zip(indices, shape, strict=True)):
         if extent == 1:
