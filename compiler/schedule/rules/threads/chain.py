@@ -26,7 +26,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CLUSTER, CONSTANT, RANK, REGISTER, SHARED, Expr
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import variables
 from compiler.loops.simplify import substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.primitives.operand import factors as factors_of
@@ -198,20 +198,12 @@ class _Chain:
     def _place_factor(self, schedule: Schedule, factor: str, rank: str) -> None:
         """Let neighbouring threads read what neighbours in a block of the cluster made, of all blocks."""
         _, block, place = schedule.compute_at(factor, rank, preserve_unit_loops=True)
-        one = self._are_several(schedule, place)
-        if one:
-            schedule.reorder(place, block)
-            schedule.unroll(block)
-        self._to_threads(schedule, place if one else block)
-
-    def _are_several(self, schedule: Schedule, loop: str) -> bool:
-        """Whether there is more than one iteration to give to threads."""
-        return extent_of(schedule.loop(loop).extent) > 1
+        schedule.reorder(place, block)
+        schedule.unroll(block)
+        self._to_threads(schedule, place)
 
     def _to_threads(self, schedule: Schedule, loop: str) -> str:
-        """Give each iteration of a loop to a thread, where there are several; gives the innermost loop."""
-        if not self._are_several(schedule, loop):
-            return loop
+        """Give each iteration of a loop to a thread; gives the loop of a thread over its own ones."""
         own, thread = schedule.split(loop, (None, self.threads))
         schedule.reorder(thread, own)
         schedule.bind(thread, THREAD)

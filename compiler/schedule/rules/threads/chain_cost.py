@@ -33,6 +33,9 @@ _IN_FLIGHT = 16
 _TRIP_SECONDS = 0.6e-6
 """From asking for an element of the last cache to having it: assumed, of a busy unit."""
 
+_DOUBT_SECONDS = 0.3e-6
+"""A cluster has to be better by so much: all that it takes is estimated, a launch was measured."""
+
 _WORD = 4
 _TEAMS = (256, 512, 1024)
 """Threads of a block."""
@@ -40,11 +43,15 @@ _TEAMS = (256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of a chain: results, terms of each of them, and bits of what is read for a term."""
+    """A layer of a chain: results of a sample, terms of each of them, and bits of what is read for a term.
+
+    known: whether that is weights, which all samples read.
+    """
 
     rows: int
     terms: int
     bits: int
+    known: bool
 
     @property
     def bytes(self) -> float:
@@ -69,7 +76,7 @@ def chain_options(samples: int, layers: Sequence[Layer], facts: TargetFacts) -> 
     return [
         Option((blocks, threads), facts.hertz * _seconds(samples, layers, blocks, threads, facts))
         for blocks in range(2, most_blocks(facts) + 1)
-        if all(layer.rows > blocks - (layer.terms <= lanes) for layer in layers)
+        if all(layer.rows > blocks for layer in layers)
         for threads in teams
     ]
 
@@ -80,7 +87,7 @@ def seconds_saved(samples: int, layers: Sequence[Layer], facts: TargetFacts) -> 
     if not options:
         return -1.0
     apart = sum(_alone_seconds(samples, layer, facts) for layer in layers)
-    return apart - min(item.cost for item in options) / facts.hertz - _LAUNCH_SECONDS
+    return apart - min(item.cost for item in options) / facts.hertz - _LAUNCH_SECONDS - _DOUBT_SECONDS
 
 
 def _seconds(samples: int, layers: Sequence[Layer], blocks: int, threads: int, facts: TargetFacts) -> float:
@@ -97,4 +104,5 @@ def _seconds(samples: int, layers: Sequence[Layer], blocks: int, threads: int, f
 def _alone_seconds(samples: int, layer: Layer, facts: TargetFacts) -> float:
     """Of one layer in a launch of its own."""
     rate = facts.bandwidth * units(facts) * _SHARED_RATE
-    return _LAUNCH_SECONDS + _READ_SECONDS + samples * layer.bytes / rate
+    times = 1 if layer.known else samples
+    return _LAUNCH_SECONDS + _READ_SECONDS + times * layer.bytes / rate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from compiler.loops.index_map import AXES, fused
-from compiler.loops.ir import Expr, Iter, Load, Var
+from compiler.loops.ir import CONSTANT, Buffer, Expr, Iter, Load, Var
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Program, Site
@@ -28,8 +28,8 @@ class Link:
     """A sum of a chain, with its axes of more than one element.
 
     samples, rows, terms: iterations of the block. sample_dims, row_dims: where samples and rows are in what
-    it makes, in the same order. operand: the factor that reads the sum before; None in the first sum. bits:
-    of what else is read for each term.
+    it makes, in the same order. operand: the factor that reads the sum before; None in the first sum. read:
+    what else is read for each term.
     """
 
     name: str
@@ -39,12 +39,14 @@ class Link:
     sample_dims: tuple[Axis, ...]
     row_dims: tuple[Axis, ...]
     operand: int | None
-    bits: int
+    read: Buffer | None
 
     @property
     def layer(self) -> Layer:
         """The sizes of one sample."""
-        return Layer(count(self.rows), count(self.terms), self.bits)
+        bits = 0 if self.read is None else self.read.dtype.bits
+        known = self.read is not None and self.read.scope == CONSTANT
+        return Layer(count(self.rows), count(self.terms), bits, known)
 
     @property
     def numbers(self) -> tuple[Expr, Expr, Expr]:
@@ -153,5 +155,5 @@ def _link(site: Site, own: _Read | None, behind: _Read | None) -> Link | None:
         tuple(dims[name] for name in samples),
         tuple(dims[name] for name in rows),
         None if own is None else own.operand,
-        max((load.buffer.dtype.bits for load in site.loads if load.uses >= {*rows, *terms}), default=0),
+        next((load.buffer for load in site.loads if load.uses >= {*rows, *terms}), None),
     )
