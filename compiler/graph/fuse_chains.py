@@ -45,7 +45,8 @@ def _chains(fused: FusedGraph) -> list[_Layers]:
 
 def _is_small(group: Group, graph: Graph) -> bool:
     """Whether a group has sums over one tensor that is not known, and few results."""
-    small = len(group.outputs) == 1 and group.outputs[0].type.size <= _MOST_RESULTS
+    plain = all(len(node.outputs) == 1 and not node.op.alone for node in group.nodes)
+    small = plain and group.outputs[0].type.size <= _MOST_RESULTS
     return group.anchor is not None and small and len(_read(group, graph)) == 1
 
 

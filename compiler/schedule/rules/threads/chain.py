@@ -33,7 +33,7 @@ from compiler.schedule.primitives.operand import factors as factors_of
 from compiler.schedule.rules.common import plainly_indexed
 from compiler.schedule.rules.threads.axes import read_by
 from compiler.schedule.rules.threads.chain_cost import chain_options
-from compiler.schedule.rules.threads.chain_links import Link, count, find_chain
+from compiler.schedule.rules.threads.chain_links import Link, count, find_chain, reads_along_terms
 from compiler.schedule.rules.threads.common import BLOCK, THREAD, shuffled
 from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.schedule import Schedule
@@ -42,7 +42,7 @@ from compiler.schedule.schedule import Schedule
 def cluster_chain(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a chain of sums, each of which reads the one before; False, and no change, for others."""
     links = find_chain(schedule.program)
-    if not links:
+    if not links or not all(reads_along_terms(schedule.program, link) for link in links):
         return False
     options = chain_options(count(links[0].samples), [link.layer for link in links], facts)
     if not options:

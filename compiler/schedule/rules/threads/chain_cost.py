@@ -37,7 +37,7 @@ _DOUBT_SECONDS = 0.3e-6
 """A cluster has to be better by so much: all that it takes is estimated, a launch was measured."""
 
 _WORD = 4
-_TEAMS = (256, 512, 1024)
+_TEAMS = (128, 256, 512, 1024)
 """Threads of a block."""
 
 

@@ -68,6 +68,14 @@ def _number(axes: Sequence[Axis]) -> Expr:
     return fused([(AXES[axis.number], axis.extent) for axis in axes])
 
 
+def reads_along_terms(program: Program, link: Link) -> bool:
+    """Whether the terms of a sum lie side by side, as lanes take them, or can be laid so."""
+    site = program.site(link.name)
+    terms = {site.block.iters[axis.number].var.name for axis in link.terms}
+    last = [load.indices[-1] for load in site.loads if load.buffer == link.read and load.indices]
+    return link.layer.known or any(variables(index) & terms for index in last)
+
+
 def find_chain(program: Program) -> list[Link]:
     """All sums of a program, in order, as a chain; none where they are not one, or fewer than two."""
     sums = [site for site in program.sites.values() if site.is_store and site.reduce]
