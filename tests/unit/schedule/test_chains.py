@@ -22,6 +22,7 @@ from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.threads.chain import cluster_chain
 from compiler.schedule.rules.threads.chain_cost import Layer, seconds_saved
+from compiler.schedule.rules.threads.chain_links import find_chain
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from compiler.verify.interpreted import pack_inputs, run_flat, unpack_outputs
@@ -41,7 +42,7 @@ def gate(channels: int, fewer: int, image: int, samples: int = 1) -> Make:
 
     def make(s: Sketch) -> Value:
         x = s.emit("ReduceSum", s.input(samples, channels, image, image), axes=(2, 3), keepdims=True)
-        x = s.emit("Mul", x, s.constant(np.float32(1 / image**2)))
+        x = s.emit("Mul", x, s.constant(np.array(1 / image**2, np.float32)))
         x = s.emit("Relu", s.emit("Add", s.conv(x, fewer), s.weights(fewer, 1, 1)))
         return s.emit("Sigmoid", s.conv(x, channels))
 
@@ -162,10 +163,17 @@ def image_of_sums(b: Builder) -> Buffer:
 
 
 def read_twice(b: Builder) -> Buffer:
-    x, w = b.input("x", (1, 64)), b.constant("w", (64, 40))
-    first = b.reduce("first", (1, 64), (64,), lambda n, c, k: x[n, k] * w[c, 0])
+    x, w = b.input("x", (1, 64)), b.constant("w", (64, 64))
+    first = b.reduce("first", (1, 64), (64,), lambda n, c, k: x[n, k] * w[k, c])
     second = b.reduce("second", (1, 40), (64,), lambda n, c, k: first[n, k] * w[k, c])
     return b.compute("y", (1, 40), lambda n, c: second[n, c] + first[n, c])
+
+
+def mixed(b: Builder) -> Buffer:
+    """What is multiplied with a weight depends on the row, too."""
+    x, w = b.input("x", (1, 64)), b.constant("w", (64, 64))
+    first = b.reduce("first", (1, 64), (64,), lambda n, c, k: x[n, k] * w[k, c])
+    return b.reduce("y", (1, 40), (64,), lambda n, c, k: maximum(first[n, k], x[0, c]) * w[k, c])
 
 
 def normalised(b: Builder) -> Buffer:
@@ -175,11 +183,12 @@ def normalised(b: Builder) -> Buffer:
     return b.reduce("y", (4,), (64,), lambda n, k: (x[n, k] - first[n]) * x[n, k])
 
 
-@pytest.mark.parametrize("make", [image_of_sums, read_twice, normalised])
+@pytest.mark.parametrize("make", [image_of_sums, read_twice, mixed, normalised])
 def test_other_sums_are_left_alone(make: Callable[[Builder], Buffer]) -> None:
     b = Builder("other")
     schedule = Schedule(b.finish([make(b)]))
     before = schedule.func
+    assert find_chain(schedule.program) == [], "nor is one launch asked for"
     assert not cluster_chain(schedule, HOPPER, AnalyticChooser())
     assert schedule.func == before
 
