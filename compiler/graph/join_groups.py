@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Graph, Value
 
+FIRST, LAST = 0, -1
+"""Which of several anchors is that of the group that has them all."""
 
-def join_groups(fused: FusedGraph, found: Sequence[Sequence[Group]]) -> FusedGraph:
+
+def join_groups(fused: FusedGraph, found: Sequence[Sequence[Group]], anchor: int = LAST) -> FusedGraph:
     """Make one group of each of `found`, which come in the order in which they run; views among them go."""
-    joined = {parts[-1].outputs[0]: _joined(parts, fused.graph) for parts in found if parts}
+    joined = {parts[-1].outputs[0]: joined_group(parts, fused.graph, anchor) for parts in found if parts}
     inside = {value for group in joined.values() for node in group.nodes for value in node.outputs}
     apart = {group.outputs[0]: group for group in fused.groups if group.outputs[0] not in inside}
     made = {**apart, **joined}
@@ -45,10 +48,11 @@ def group_index(fused: FusedGraph) -> GroupIndex:
     return GroupIndex(fused.graph, {group.outputs[0]: group for group in (*fused.groups, *views)}, readers)
 
 
-def _joined(parts: Sequence[Group], graph: Graph) -> Group:
+def joined_group(parts: Sequence[Group], graph: Graph, anchor: int = LAST) -> Group:
+    """One group that does what several do, one after the other."""
     chosen = {node for part in parts for node in part.nodes}
     nodes = tuple(node for node in graph.nodes if node in chosen)
     made = {value for node in nodes for value in node.outputs}
     inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value not in made)
     anchors = [part.anchor for part in parts if part.anchor is not None]
-    return Group(nodes, tuple(inputs), parts[-1].outputs, anchors[-1])
+    return Group(nodes, tuple(inputs), parts[-1].outputs, anchors[anchor])

@@ -180,9 +180,12 @@ class Scheduler:
             return
         waiting = [task for task in self.tasks if task.blocked is not None]
         groups = {id(task.group): task.group for task in waiting}
-        if any(task.blocked == ("finished",) for group in groups.values() for task in group):
-            raise _divergent("some threads of the block have ended without it")
+        ended = [task for group in groups.values() for task in group if task.blocked == ("finished",)]
         small = [task for task in waiting if _is_subgroup_event(task.blocked)]
+        met = {self._subgroup_of(task) for task in small or ended}
+        if not met.isdisjoint(map(self._subgroup_of, ended)):
+            who = "sub-group" if small else "block"
+            raise _divergent(f"some threads of the {who} have ended without it")
         if small:
             self._release_subgroups(small)
             return

@@ -9,7 +9,7 @@ memory. Where a loop around it has the annotation, each of its iterations is don
         few[g] += part[g * 32 + lane]               if t % 32 == 0: few[t // 32] = lane[0]
 
 All lanes get the result (CUDA C++ Programming Guide, warp shuffle functions: reduction across a warp): a
-variable of each thread is stored by each.
+variable of each thread is stored by each. Under a condition of the block whole sub-groups exchange, or none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.names import fresh, names_in
-from compiler.loops.queries import int_of
+from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import substitute
 from compiler.loops.walk import Rewriter, with_body
@@ -87,11 +87,19 @@ class _ReduceSubgroups(Rewriter):
         if lanes * groups % sizes[0]:
             raise _refused(loop, f"{lanes * groups} threads do not fill sub-groups of {sizes[0]} lanes")
 
+    def _check_condition(self, loop: For, block: Block, groups: For | None, lanes: int) -> None:
+        """Lanes of a sub-group exchange all together: what a condition says is the same for them."""
+        used = frozenset[str]() if block.predicate is None else variables(block.predicate)
+        apart = groups is not None and lanes < self.facts.subgroup_sizes[0] and groups.var.name in used
+        if apart or loop.var.name in used:
+            raise _refused(loop, f"only some lanes of a sub-group have a part in block {block.name}")
+
     def _exchange(self, loop: For, groups: For | None, lanes: int, count: int) -> Stmt:
         block = _below(loop)
         if not isinstance(block, Block):
             raise _refused(loop, "there is more than one block in it")
         store, value, op = _update(loop, block)
+        self._check_condition(loop, block, groups, lanes)
         thread = Var(fresh(f"{loop.var.name}_thread", self.names))
         number = Var(fresh(f"v{thread.name}", self.names))
         places: dict[str, Expr] = {loop.var.name: const(0)}
@@ -112,7 +120,8 @@ class _ReduceSubgroups(Rewriter):
             last = If((number % lanes).eq(0), last)
         whole = Alloc(own, seq(*body, last))
         reads, writes = (_without(own, items) for items in block_regions(whole))
-        combined = Block(block.name, tuple(iters), reads, writes, whole)
+        where = None if block.predicate is None else substitute(block.predicate, places)
+        combined = Block(block.name, tuple(iters), reads, writes, whole, predicate=where)
         return For(thread, const(lanes * count), combined, ForKind.BOUND, _THREAD)
 
 
@@ -144,7 +153,7 @@ def _below(loop: For) -> Stmt:
 def _update(loop: For, block: Block) -> tuple[Store, Expr, str]:
     """The store of a block `C = C op value` that reduces over the loop alone: (store, value, op)."""
     reduce = [item.binding for item in block.iters if item.kind == "reduce" and int_of(item.extent) != 1]
-    if block.init is None or block.predicate is not None or reduce != [loop.var]:
+    if block.init is None or reduce != [loop.var]:
         raise _refused(loop, f"block {block.name} does more than one whole reduction over it")
     body = block.body
     if isinstance(body, Store) and body.mask is None and isinstance(body.value, Binary):

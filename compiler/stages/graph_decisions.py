@@ -17,13 +17,15 @@ from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
 from compiler.schedule.chooser import RecordingChooser
 from compiler.schedule.rules.options import decide
+from compiler.stages.cluster_chains import has_clusters
 from compiler.stages.job import CompileJob
 from compiler.stages.tuned import BranchChoice, GraphChoices, Layouts
 from compiler.stages.workload import Workload
 
 LAYOUT, FUSION = "graph.layout", "graph.fusion"
 ATTENTION, DEPTHWISE = "graph.attention", "graph.depthwise"
-ELEMENTWISE, BRANCHES = "graph.elementwise", "graph.branches"
+ELEMENTWISE, CHAINS = "graph.elementwise", "graph.chains"
+BRANCHES = "graph.branches"
 _FEW_NODES = (3, 2, 1)
 """Operators that a kernel may have where it has not as many as fit: the heavy one, and so many epilogues."""
 
@@ -43,6 +45,8 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
     elementwise = not has_vectors and any(makes_image(node, graph) for node in graph.nodes)
     made = decide(chooser, ELEMENTWISE, 1, (0,) if elementwise else ())
+    clusters = has_clusters(job.target.facts)
+    in_clusters = decide(chooser, CHAINS, 1, (0,) if clusters else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     forks = (job.target.facts.limit("branches") or 1) > 1 and _forks(graph)
     branches = decide(chooser, BRANCHES, BranchChoice.BY_COST, [*BranchChoice] if forks else ())
@@ -51,6 +55,7 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
         attention=bool(joined),
         depthwise=bool(in_one),
         elementwise=bool(made),
+        chains=bool(in_clusters),
         branches=BranchChoice(branches),
         layout=Layouts(layout),
         record=tuned.record,

@@ -10,8 +10,10 @@ from compiler.graph.convert import LaidOut, lay_out
 from compiler.graph.edit import described
 from compiler.graph.fuse import MOST_NODES, FusedGraph, FusionOptions, Group, fuse
 from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.fuse_chains import fuse_chains
 from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.ir import Graph, Node
+from compiler.stages.cluster_chains import has_clusters, seconds_of_chain
 from compiler.stages.device_layout_costs import DeviceLayoutCosts
 from compiler.stages.job import CompileJob
 from compiler.stages.layout_costs import Cycles, TargetLayoutCosts
@@ -20,6 +22,7 @@ from compiler.stages.optional import (
     BLOCK_LAYOUTS,
     FUSE,
     FUSE_ATTENTION,
+    FUSE_CHAINS,
     FUSE_DEPTHWISE,
     FUSE_ELEMENTWISE,
     FUSE_SCORES,
@@ -47,14 +50,18 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
         fused = fuse_attention(fused, threads=blocks, scores=whole)
     if not blocks or not job.does(FUSE) or graph.symbols:
         return fused
+    facts = job.target.facts
     windows = job.graph.depthwise and job.does_whole(FUSE_DEPTHWISE)
     elementwise = job.graph.elementwise and job.does_whole(FUSE_ELEMENTWISE)
 
     def joins_factor(first: Group, product: Node) -> bool:
         wanted = windows if first.anchor is not None else elementwise
-        return wanted and pays(first, product, job.target.facts)
+        return wanted and pays(first, product, facts)
 
-    return fuse_factors(fused, joins_factor)
+    fused = fuse_factors(fused, joins_factor)
+    if has_clusters(facts) and job.graph.chains and job.does_whole(FUSE_CHAINS):
+        fused = fuse_chains(fused, partial(seconds_of_chain, graph=graph, facts=facts))
+    return fused
 
 
 def _costs(facts: TargetFacts, way: Layouts) -> LayoutCosts:

@@ -12,7 +12,7 @@ from compiler.lower import PASSES as LOWERING
 from compiler.targets.target import Target
 
 FUSE, FUSE_ATTENTION, FUSE_SCORES = "fuse", "fuse-attention", "fuse-scores"
-FUSE_DEPTHWISE, FUSE_ELEMENTWISE = "fuse-depthwise", "fuse-elementwise"
+FUSE_DEPTHWISE, FUSE_ELEMENTWISE, FUSE_CHAINS = "fuse-depthwise", "fuse-elementwise", "fuse-chains"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
 CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
@@ -35,6 +35,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     FUSE_SCORES: FUSION,
     FUSE_DEPTHWISE: FUSION,
     FUSE_ELEMENTWISE: FUSION,
+    FUSE_CHAINS: FUSION,
     BLOCK_LAYOUTS: LAYOUT_CHOICE,
     IN_PLACE: CONCATENATION,
     FUSED_WINOGRAD: SCHEDULING,

@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler.core.target import TargetFacts
 from compiler.loops.interp import interpret
-from compiler.loops.ir import Call, Func
+from compiler.loops.ir import CLUSTER, Call, Func
 from compiler.loops.layout import Layout
 from compiler.loops.verify import verify_func
 from compiler.render.cstyle import render_kernel
@@ -85,6 +85,7 @@ THREADS = {
         ("attention of many rows", "attention of long rows"),
         lambda found: any(name.startswith("scores.") for name in found),
     ),
+    "chain": Rule(("gate",), _ends("chain.team")),
     "split_k": Rule(("dense long", "product long"), _ends(".chunks")),
     "teams": Rule(("softmax", "layer norm", "global", "rms norm", "sum"), _ends(".team")),
     "sums": Rule(("depthwise", "max pool", "sum", "global"), _ends(".block")),
@@ -111,7 +112,9 @@ def rules_of(language: str) -> Mapping[str, Rule]:
     if not known[0].binds_threads:
         return VECTORS
     has_units = any(facts.matrix_rates for facts in known)
-    return {name: rule for name, rule in THREADS.items() if has_units or name != "matrix"}
+    has_clusters = any(CLUSTER in facts.scopes for facts in known)
+    missing = {name for name, has in (("matrix", has_units), ("chain", has_clusters)) if not has}
+    return {name: rule for name, rule in THREADS.items() if name not in missing}
 
 
 def points(language: str, rule: str, count: int, seed: int = 0) -> Iterator[Point]:

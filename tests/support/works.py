@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.fuse_chains import fuse_chains
 from compiler.graph.fuse_factors import fuse_factors
 from compiler.graph.ir import Value
 from compiler.graph.ops.norm import emit_standardized
@@ -103,6 +104,12 @@ def separable(s: Sketch) -> Value:
     windows = Windows((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
     x = s.emit("Conv", s.input(1, 40, 6, 7), s.weights(40, 1, 3, 3), group=40, **windows.attrs())
     return s.emit("Add", s.conv(s.emit("Relu", x), 14, groups=2), s.weights(14, 1, 1))
+
+
+def gate(s: Sketch) -> Value:
+    """The mean of each channel, and two dense layers, of which a cluster of blocks makes a launch."""
+    x = s.conv(s.emit("Relu", s.conv(global_mean(s), 4)), 37)
+    return s.emit("Sigmoid", s.emit("Add", x, s.weights(37, 1, 1)))
 
 
 def attention(s: Sketch) -> Value:
@@ -345,6 +352,7 @@ ON_THREADS: dict[str, Make] = {
     "winograd-fused-1 without padding": conv(16, 16, 3, (8, 8)),
     "winograd-fused-2": around(32, 16, (4, 6)),
     "attention of long rows": heads(20, 45, 16, 10),
+    "gate": gate,
 }
 """Those of which only devices that bind loops to threads have the form."""
 
@@ -354,10 +362,11 @@ def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
 
     The first word of its name is the form of its convolutions, where they have it. joined: every attention is
     one kernel, as on processors with vectors; else that of many rows, as on devices that bind threads, and so
-    are a depthwise convolution and the 1 x 1 convolution that reads it.
+    are a depthwise convolution and the 1 x 1 convolution that reads it, and the layers of a gate.
     """
     sketch = Sketch()
     fused = fuse_attention(sketch.fused({**GRAPHS, **ON_THREADS}[name](sketch)), threads=not joined)
     if not joined:
         fused = fuse_factors(fused, lambda _first, _product: True)
+        fused = fuse_chains(fused, lambda parts: len(parts) if name == "gate" else 0.0)
     return list(works(fused, lanes, form=name.split()[0]))

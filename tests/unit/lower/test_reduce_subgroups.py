@@ -48,9 +48,9 @@ UPDATES = {
 }
 
 
-def rows(count: int, lanes: int, op: str = "sum") -> Func:
+def rows(count: int, lanes: int, op: str = "sum", text: str = ROWS) -> Func:
     start, update, _ = UPDATES[op]
-    text = ROWS.replace("THREADS", str(count * lanes)).replace("ROWS", str(count))
+    text = text.replace("THREADS", str(count * lanes)).replace("ROWS", str(count))
     return parse_func(text.replace("LANES", str(lanes)).replace("START", start).replace("UPDATE", update))
 
 
@@ -89,9 +89,25 @@ ROWS_WITHOUT_NOTE = (
 )
 
 
+def conditional(count: int, lanes: int, where: str) -> Func:
+    """Sums of those rows only for which a condition holds; three of them are stored."""
+    text = ROWS.replace("= k)\n", f"= k) where {where}\n")
+    return rows(count, lanes, text=text.replace("== 0\n", f"== 0 and t2 < {3 * lanes}\n"))
+
+
+def test_whole_sub_groups_exchange_under_a_condition() -> None:
+    func = conditional(4, 32, "g < 3")
+    verify_func(func)
+    x = np.random.default_rng(3).uniform(0.3, 0.7, (4, 32)).astype(np.float32)
+    got = interpret(lower_all(func, SM_70), {"x": x.reshape(-1)}, subgroup=32, races=True)["y"]
+    np.testing.assert_allclose(got[:3], 2 * x[:3].sum(axis=1), 1e-5)
+
+
 @pytest.mark.parametrize(
     ("func", "facts", "why"),
     [
+        (conditional(4, 8, "g < 3"), SM_70, "only some lanes of a sub-group have a part"),
+        (conditional(4, 32, "k < 20"), SM_70, "only some lanes of a sub-group have a part"),
         (rows(4, 64), SM_70, "64 is no power of two up to 32"),
         (rows(32, 12), SM_70, "12 is no power of two"),
         (rows(3, 16), SM_70, "48 threads do not fill sub-groups of 32"),

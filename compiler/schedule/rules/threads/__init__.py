@@ -6,6 +6,7 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import consumer
 from compiler.schedule.rules.im2col import lay_out_columns
+from compiler.schedule.rules.threads.chain import cluster_chain
 from compiler.schedule.rules.threads.elementwise import elementwise_kernel
 from compiler.schedule.rules.threads.follow_layouts import follow_layouts
 from compiler.schedule.rules.threads.gemm import implicit_gemm
@@ -23,7 +24,7 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     lay_out_columns(schedule, chooser)
     follow_layouts(schedule)
-    whole = (fused_winograd, weighted_rows, made_product)
+    whole = (fused_winograd, weighted_rows, made_product, cluster_chain)
     if not any(rule(schedule, facts, chooser) for rule in whole):
         block_reduction(schedule, facts, chooser)
     for name, block in schedule.program.blocks.items():

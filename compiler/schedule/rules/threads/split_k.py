@@ -64,7 +64,7 @@ _MOST_CHUNKS = 32
 LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
-_CLUSTER_SECONDS = 0.6e-6
+CLUSTER_SECONDS = 0.6e-6
 """Two barriers of a cluster and the latency of reading another block's memory: an estimate, not measured."""
 
 _PASSED_BYTES_A_CYCLE = 32
@@ -220,7 +220,7 @@ def ways_to_add(
     found = [Option(_LAUNCH, _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
-        barriers = facts.hertz * _CLUSTER_SECONDS
+        barriers = facts.hertz * CLUSTER_SECONDS
         found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
     if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
         stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
