@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from compiler.core.target import TargetFacts
 from compiler.graph.choose_layouts import LayoutCosts
