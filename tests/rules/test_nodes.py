@@ -42,6 +42,7 @@ EXCEPTIONS: dict[str, str] = {
     "AddressOf": "what a call does behind it is not known, so passes let its buffer be",
     "AtomicUpdate": "written with an operation in front, and checked; its buffer stays outside of loops",
     "Barrier": "threads must meet there: two passes place by it, two check it",
+    "LastBlock": "blocks come together there: passes put barriers and reads by it, checks count its blocks",
     "AsyncCopy": "the verifier compares the types of its sides, and pairs groups",
     "AsyncCommit": "the verifier pairs groups",
     "AsyncWait": "the verifier pairs groups",

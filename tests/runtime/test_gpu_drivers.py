@@ -456,6 +456,12 @@ def test_a_run_that_has_a_part(language: Language, runs: Probe, place: str) -> N
 
 
 @BOTH
+def test_counters_are_cleared_at_first_and_behind_a_run_that_failed(language: Language, runs: Probe) -> None:
+    printed, _ = runs(language, 1, place="counters")
+    assert printed == "0 4 failed 0 done"
+
+
+@BOTH
 def test_buffers_in_turns_are_recorded_once_each(language: Language, runs: Probe) -> None:
     printed, calls = runs(language, 8, place="turns")
     assert printed == "4 8 12 16 20 24 28 32 done"

@@ -60,6 +60,19 @@ def test_what_passes_between_kernels_is_in_the_arena(s: Sketch) -> None:
     assert storage.plan.bytes == 2 * 256
 
 
+def test_each_step_has_counters_of_its_own(s: Sketch) -> None:
+    """Behind the other workspace, and in no memory that anything else shares."""
+    x = s.input(16, 4)
+    fused = s.fused(softmax(s, softmax(s, x)))
+    laid_out = LaidOut(fused, layouts_of(fused, LANES))
+    uses = [Use(one.inputs, one.outputs, (100,), (12, 80)) for one in laid_out.computed]
+    storage = plan_storage(laid_out, uses)
+    assert [one[0].kind for one in storage.workspace] == [ArgKind.ARENA] * 2
+    counters = [place for one in storage.workspace for place in one[1:]]
+    assert counters == [PlanArg(ArgKind.COUNTERS, 0, at) for at in (0, 64, 192, 256)]
+    assert storage.counter_bytes == 384
+
+
 def test_an_output_that_is_read_again_stays_the_callers(s: Sketch) -> None:
     a = softmax(s, s.input(4, 4))
     _, _, storage = stored(s, a, softmax(s, a))

@@ -132,6 +132,16 @@ def test_clusters_of_blocks(settings: Settings) -> None:
         assert word in images.images[-1].data
 
 
+def test_the_last_block(settings: Settings) -> None:
+    """Fences of the whole device on both sides of the counter; nothing that was there before is read."""
+    counted = KERNEL.replace(
+        "__syncthreads();", "if (!tk_last_block((unsigned int *)b, 4, (unsigned int *)s0)) return;"
+    )
+    text = _build("cuda:sm_80", settings, counted).images[-1].data.decode()
+    assert text.count("membar.gl") + text.count("fence.sc.gpu") + text.count("fence.acq_rel.gpu") == 2
+    assert "atom.global.inc.u32" in text or "atom.inc.u32" in text
+
+
 def test_nvcc_does_as_nvrtc(settings: Settings) -> None:
     nvcc = next((tool for tool in cuda_tools(settings) if "nvcc" in tool.tool.description), None)
     if nvcc is None:

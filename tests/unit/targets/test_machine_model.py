@@ -65,6 +65,22 @@ extern "C" __global__ void __launch_bounds__(1024) tk_k3_0(float* out, const flo
   for (int i = 0; i < 200; ++i) out[i * 1024 + threadIdx.x] = v[i];
 }
 """
+LAST = """
+extern "C" __global__ void tk_k7_0(float* out, float* parts, unsigned* counters) {
+  __shared__ unsigned told;
+  parts[blockIdx.z * 64 + threadIdx.x] = out[threadIdx.x];
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) told = atomicInc(counters + blockIdx.x, gridDim.z - 1);
+  __syncthreads();
+  if (told != gridDim.z - 1) return;
+  __threadfence();
+  float v = 0.f;
+#pragma unroll 1
+  for (int i = 0; i < 32; ++i) v += parts[i * 64 + threadIdx.x];
+  out[threadIdx.x] = v;
+}
+"""
 STRIDED = """
 extern "C" __global__ void tk_kNUMBER_0(float* out, const float* in) {
   __shared__ float s[4096];
@@ -121,7 +137,7 @@ def _module(kind: str, arch: str) -> str:
         STRIDED.replace("NUMBER", str(number)).replace("STRIDE", str(stride))
         for number, stride in STRIDES.items()
     )
-    return f"{head}{COMMON}{strided}{'' if arch == 'gfx906' else PRODUCT[kind]}{counted}"
+    return f"{head}{COMMON}{LAST}{strided}{'' if arch == 'gfx906' else PRODUCT[kind]}{counted}"
 
 
 @lru_cache
@@ -225,6 +241,19 @@ def test_conflicts_in_shared_memory_cost_cycles(arch: str) -> None:
     assert one.cycles is not None
     assert many.limited_by == "shared"
     assert many.cycles > 2 * one.cycles
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_code_of_the_last_block_counts_once_for_each_tile(arch: str) -> None:
+    """Four tiles, whose parts are all there at the same time: more of them are more that is made."""
+    few, many = (model(arch, 7, grid=(4, 1, parts), block=(64, 1, 1)) for parts in (2, 32))
+    assert few.certain
+    assert few.microseconds is not None
+    assert many.microseconds == pytest.approx(few.microseconds, rel=0.1)
+    words = 4 * 64 * 4
+    assert many.traffic_bytes - few.traffic_bytes == 30 * 2 * words, "a part is read and stored by each block"
+    assert few.innermost is not None
+    assert few.innermost.rounds == 32
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -198,12 +198,12 @@ class Best(NamedTuple):
     results: int
 
 
-def best_of(options: Sequence[Option], tile: Callable[..., BlockTile]) -> Best:
-    """That of some options, whose values `tile` makes tiles of."""
+def best_of(options: Sequence[Option], kind: Callable[..., BlockTile]) -> Best:
+    """That of some options, whose values `kind` makes tiles of."""
     if not options:
         return Best(math.inf, 0)
     least = min(options, key=lambda item: item.cost)
-    made = tile(*least.value)
+    made = kind(*least.value)
     return Best(least.cost, made.rows * made.columns)
 
 
