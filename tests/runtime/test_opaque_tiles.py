@@ -185,7 +185,8 @@ def test_device_pass_of_the_rule(lanes: int, spirv_compiler: Path, tmp_path: Pat
     assert {constants[words[4]] for words in loads} == {32 + 8}
     assert {constants[words[3]] for words in stores} == {4 * unit.columns + 4 for unit in units}
     products = sum(code == _MULTIPLY for code, _ in instructions)
-    assert products == steps * own[0] * own[1] * len(units) and len(stores) == products // steps
+    assert products == steps * own[0] * own[1] * len(units)
+    assert len(stores) == products // steps
 
 
 def _shapes(unit: MatrixUnit) -> Iterator[tuple[int, int, int, int]]:

@@ -60,8 +60,8 @@ def facts_with(unit: MatrixUnit) -> TargetFacts:
 def product(name: str, beside: int = 1, own: tuple[int, int] = (0, 0)) -> Product:
     """The product of one unit: several tiles along each axis, and a part of one.
 
-    beside: tiles of a sub-group along the columns, which have no rest then. own: tiles of a sub-group along rows
-    and columns, two sub-groups along each.
+    beside: tiles of a sub-group along the columns, which have no rest then. own: tiles of a sub-group along
+    rows and columns, two sub-groups along each.
     """
     unit = RECORDS[name]
     facts = facts_with(unit)

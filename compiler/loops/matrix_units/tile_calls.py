@@ -1,9 +1,9 @@
 """Calls on opaque fragments: what they touch, and each as loops and as a call, for `tensorize`.
 
-`wmma.fill(&c, value)`; `wmma.load_a(&a, &memory, stride)`, `wmma.load_b` (memory by steps), `wmma.load_bt` (by
-columns); `wmma.mma(&c, &a, &b)` and `wmma.mma_bt`: c += a @ b; `wmma.store(&memory, &c, stride)`. All lanes of a
-sub-group make them together. A stride is a number of elements, or the address of the next row, as long as
-memory may still change its layout: then the last two dimensions of the buffer are those of the tile.
+`wmma.fill(&c, value)`; `wmma.load_a(&a, &memory, stride)`, `wmma.load_b` (memory by steps), `wmma.load_bt`
+(by columns); `wmma.mma(&c, &a, &b)` and `wmma.mma_bt`: c += a @ b; `wmma.store(&memory, &c, stride)`. All
+lanes of a sub-group make them together. A stride is a number of elements, or the address of the next row, as
+long as memory may still change its layout: then the last two dimensions of the buffer are those of the tile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Boxes = tuple[tuple[Region, ...], tuple[Region, ...]]
 
 
 def boxes_of(item: IRNode) -> Boxes | None:
-    """The boxes that a call on fragments reads and writes; None for other nodes, and where they are not known."""
+    """The boxes that a call on fragments reads and writes; None where they are not known, or for other nodes."""
     if not isinstance(item, Call) or item.name not in CALLS:
         return None
     own = [_fragment(arg) for arg in item.args]
@@ -133,9 +133,7 @@ class _Tiles:
         own = _held("c", c, _own("r", c.rows), _own("c", c.columns))
         call = f"wmma.store:i32(&m[0, 0], &{self._of_lane('c', c)}, &m[1, 0])"
         params = [self._memory("m", "c"), self._fragment("c", "c")]
-        return self._texts(
-            params, loops, f"m[{_flat('r', c.rows)}, {_flat('c', c.columns)}] = {own}", call
-        )
+        return self._texts(params, loops, f"m[{_flat('r', c.rows)}, {_flat('c', c.columns)}] = {own}", call)
 
     # ------------------------------------------------------------ parts of texts
 
@@ -214,14 +212,10 @@ def _digits(number: str, modes: Modes) -> list[str]:
 
 
 def _places(fragment: Fragment, rows: list[str], columns: list[str]) -> tuple[str, ...]:
-    digits = list(
-        zip((*rows, *columns), (*fragment.rows, *fragment.columns), strict=True)
-    )
+    digits = list(zip((*rows, *columns), (*fragment.rows, *fragment.columns), strict=True))
     lanes = [text for text, item in digits if item.lane]
     registers = [
-        f"({text}) * {item.register}" if item.register > 1 else text
-        for text, item in digits
-        if item.register
+        f"({text}) * {item.register}" if item.register > 1 else text for text, item in digits if item.register
     ]
     return (*lanes, " + ".join(registers) or "0")
 

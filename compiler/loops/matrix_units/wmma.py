@@ -60,13 +60,17 @@ def _joint(columns: int, factor: DType) -> MatrixUnit:
 
 OPAQUE = {
     unit.name: unit
-    for unit in (PRODUCT, PRODUCT_BF16, *(_joint(columns, kind) for columns in (16, 8) for kind in (F16, BF16)))
+    for unit in (
+        PRODUCT,
+        PRODUCT_BF16,
+        *(_joint(columns, kind) for columns in (16, 8) for kind in (F16, BF16)),
+    )
 }
 """Every record by its name."""
 
 
 def unit_of(lane_map: str | None) -> tuple[MatrixUnit, str] | None:
-    """The unit that a fragment with this lane map belongs to, and its part: a, b, bt or c; None for others."""
+    """The unit that a fragment with this lane map belongs to, and its part (a, b, bt, c); None for others."""
     name, _, part = (lane_map or "").rpartition(".")
     unit = OPAQUE.get(name)
     return None if unit is None else (unit, part)

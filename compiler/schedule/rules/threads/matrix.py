@@ -17,7 +17,6 @@ of tf32 each, only where it was asked for. Units with opaque fragments: `opaque.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -83,7 +83,9 @@ class OpaqueGemm(UnitGemm):
         """Let a buffer hold tiles of a part of the product, one behind the other, as lanes hold them."""
         *outer, row, column = (axis.name for axis in AXES[: self._rank(buffer)])
         places = held_map(wmma.fragment_of(self.unit, part), row, column)
-        self.s.transform_layout(buffer, f"{', '.join((*outer, row, column))} -> {', '.join((*outer, *places))}")
+        self.s.transform_layout(
+            buffer, f"{', '.join((*outer, row, column))} -> {', '.join((*outer, *places))}"
+        )
 
     def _hold(self, name: str, side: str, product: str) -> None:
         """Load the tiles of a factor that a sub-group multiplies in a step."""
@@ -114,7 +116,9 @@ class OpaqueGemm(UnitGemm):
         for loop in (rows, columns):
             self.s.unroll(loop)
         self.s.tensorize(row_digits[0], intrinsic_name(self.unit, "store"))
-        self.s.storage_align(self.total, self._rank(self.total) - 2, _BANKS, (tile.columns + KEPT_PADDING) % _BANKS)
+        self.s.storage_align(
+            self.total, self._rank(self.total) - 2, _BANKS, (tile.columns + KEPT_PADDING) % _BANKS
+        )
 
     def _follow(self, loops: Sequence[str], tile: MatrixTile, lanes: int) -> None:
         """The epilogue: neighbouring threads take neighbouring columns, in vectors where they can."""
