@@ -109,8 +109,8 @@ INTEL_DG2 = gpu_arch(
 )  # fmt: skip
 """GPUs of Intel with matrix engines, whose tiles have as many columns as a sub-group lanes.
 
-An Xe core has 64 and 128 hardware threads, each with 128 registers of 64 and of 32 bytes, and 128 KB of shared
-memory (oneAPI GPU Optimization Guide, "Intel Xe GPU Architecture"); the rest is of data sheets.
+An Xe core has 64 and 128 hardware threads, each with 128 registers of 64 and of 32 bytes, and 128 KB of
+shared memory (oneAPI GPU Optimization Guide, "Intel Xe GPU Architecture"); the rest is of data sheets.
 """
 
 

@@ -25,7 +25,7 @@ Boxes = tuple[tuple[Region, ...], tuple[Region, ...]]
 
 
 def boxes_of(item: IRNode) -> Boxes | None:
-    """The boxes that a call on fragments reads and writes; None where they are not known, or for other nodes."""
+    """The boxes that a call on fragments reads and writes; None where not known, and for other nodes."""
     if not isinstance(item, Call) or item.name not in CALLS:
         return None
     own = [_fragment(arg) for arg in item.args]
