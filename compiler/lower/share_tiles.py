@@ -1,7 +1,7 @@
 """Sums of opaque fragments take the place of the factors that they were made of, in shared memory.
 
-A block stages parts of both factors, multiplies, and stores its sums where all of its threads read them: by then
-the factors are not needed any more. Both lie in one array, and the threads meet before the first sum is stored.
+A block stages parts of both factors, multiplies, and stores its sums where all of its threads read them: by
+then nobody needs the factors. Both lie in one array, and the threads meet before the first sum is stored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.core.types import U8
-from compiler.loops.ir import SHARED, Alloc, Barrier, Buffer, For, Func, Seq, Stmt, const, seq
+from compiler.loops.ir import SHARED, Alloc, Barrier, Buffer, Call, For, Func, Seq, Stmt, const, seq
 from compiler.loops.matrix_units.tile_calls import STORE, memory_of
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
@@ -31,9 +31,10 @@ class _Share(Rewriter):
     def visit_alloc(self, item: Alloc) -> Stmt:
         buffers, body = _together(item)
         own = {buffer for buffer in buffers if buffer.scope == SHARED and buffer.alias_of is None}
-        moved = [(call.name, buffer) for call in body.walk() for buffer in memory_of(call) if buffer in own]
-        sums = [item for item in buffers if (STORE, item) in moved]
-        staged = [item for item in buffers if item in {one for name, one in moved if name != STORE}]
+        calls = [call for call in body.walk() if isinstance(call, Call)]
+        moved = {(call.name == STORE, buffer) for call in calls for buffer in memory_of(call)}
+        sums = [buffer for buffer in buffers if buffer in own and (True, buffer) in moved]
+        staged = [buffer for buffer in buffers if buffer in own and (False, buffer) in moved]
         parted = _parted(body, set(staged), set(sums)) if sums and staged else None
         if parted is None:
             return self.parts(item)

@@ -51,7 +51,7 @@ def check_tile(lane_map: str, language: str) -> None:
 
 
 def joint_matrix_type(lane_map: str) -> tuple[str, int]:
-    """The type of a tile in SYCL, from the name of its lane map, and how many elements a lane holds of one."""
+    """The type of a tile in SYCL, from the name of its lane map, and how many elements of it a lane holds."""
     found = wmma.unit_of(lane_map)
     if found is None:
         raise InternalError("joint_matrix has no such tiles", where=lane_map)

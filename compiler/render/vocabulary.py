@@ -88,7 +88,7 @@ LOCAL = "local-scratch"
 """Scope of a thread's private memory that is taken from what its block shares (one thread in a block)."""
 
 TILES = "tiles"
-"""Scope of shared memory from which opaque fragments of a matrix unit are loaded, or to which they are stored."""
+"""Scope of shared memory that opaque fragments of a matrix unit are loaded from, or stored to."""
 
 
 @dataclass(frozen=True, slots=True)

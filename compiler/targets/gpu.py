@@ -113,8 +113,11 @@ INTEL_DG2 = gpu_arch(
     "intel_gpu_dg2_g10", "Arc A770", 32, 1024, 128, 2.1, 560, 16,
     lanes=8, static_kib=64, shared_kib=64, registers=128, registers_unit=131072,
 )  # fmt: skip
-"""GPUs of Intel with matrix engines, whose tiles have as many columns as a sub-group lanes: so many hardware threads
-of an Xe core, 64 and 128, each with 128 registers of 64 and of 32 bytes (oneAPI GPU Optimization Guide)."""
+"""GPUs of Intel with matrix engines, whose tiles have as many columns as a sub-group lanes.
+
+An Xe core has 64 and 128 hardware threads, each with 128 registers of 64 and of 32 bytes, and 128 KB of
+shared memory (oneAPI GPU Optimization Guide, "Intel Xe GPU Architecture"); the rest is of data sheets.
+"""
 
 
 @dataclass(frozen=True, slots=True)

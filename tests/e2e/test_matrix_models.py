@@ -11,15 +11,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler.core.types import F16, F32
+from compiler.core.types import F32, dtype
 from compiler.loops.build import Builder
-from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
+from compiler.loops.ir import Call, Cast, Expr, Func, Select, all_of, const
 from compiler.pipeline import run_job
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.schedule.rules.threads.matrix import MatrixGemm, matrix_gemm
+from compiler.schedule.rules.threads.matrix import MatrixGemm, matrix_gemm, units_for_types
 from compiler.schedule.schedule import Schedule
 from compiler.stages.job import CompileJob
-from compiler.targets import get_target
+from compiler.targets import cuda, get_target
+from compiler.targets.matrix_rates import MATRIX_RATES, common_rates
 from tests.support.emulated_models import text_only
 
 CHANNELS, RESULTS, SIZE, FEATURES = 16, 24, 6, 10
@@ -59,6 +60,7 @@ def _model(kind: int) -> onnx.ModelProto:
     ("target", "kind", "tf32", "call"),
     [
         ("cuda:sm_70", TensorProto.FLOAT16, False, "tk_mma_m8n8k4_f16"),
+        ("cuda:sm_70", TensorProto.FLOAT16, False, "tk_wmma_mma_bt"),
         pytest.param("cuda:sm_80", TensorProto.FLOAT16, False, "tk_mma_m16n8k", marks=pytest.mark.slow),
         ("cuda:sm_80", TensorProto.FLOAT, True, "tk_mma_m16n8k8_tf32"),
         ("rocm:gfx908", TensorProto.FLOAT, False, "tk_mfma_m16n16k4_f32"),
@@ -71,6 +73,10 @@ def test_verified(
     target: str, kind: int, tf32: bool, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MatrixGemm, "thread_tiles", lambda *_: [])  # so small a model is as cheap without
+    if target == "cuda:sm_70":  # which has two units for the type
+        name = {"tk_mma_m8n8k4_f16": "mma.m8n8k4.f16", "tk_wmma_mma_bt": "wmma.m16n16k16"}[call]
+        rates = {"sm_70": {name: MATRIX_RATES["sm_70"][name]}}
+        monkeypatch.setattr(cuda, "common_rates", lambda archs: common_rates(archs, rates))
     modules: list[str] = []
     text_only(monkeypatch, lambda text: (modules.append(text), text)[1])
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
@@ -100,18 +106,42 @@ def test_tf32_is_refused_where_nothing_has_it(tmp_path: Path) -> None:
 def _convolution(channels: int, size: int, kind: str) -> Func:
     """A convolution of ResNet-50: 3 x 3, as many results as channels."""
     b = Builder("conv")
-    dtype = {"f16": F16, "f32": F32}[kind]
-    x = b.input("x", (1, channels, size, size), dtype)
-    w = b.input("w", (channels, channels, 3, 3), dtype)
+    factor = dtype(kind)
+    x = b.input("x", (1, channels, size, size), factor)
+    w = b.input("w", (channels, channels, 3, 3), factor)
 
     def term(*at: Expr) -> Expr:
         n, o, i, j, c, r, s = at
         row, column = i + r - 1, j + s - 1
         inside = all_of(row.ge(0), row.lt(size), column.ge(0), column.lt(size))
-        value = Select(inside, x[n, c, row, column], const(0, dtype))
-        return Cast(F32, value) * Cast(F32, w[o, c, r, s]) if kind == "f16" else value * w[o, c, r, s]
+        value = Select(inside, x[n, c, row, column], const(0, factor))
+        return Cast(F32, value) * Cast(F32, w[o, c, r, s]) if kind != "f32" else value * w[o, c, r, s]
 
     return b.finish([b.reduce("y", (1, channels, size, size), (channels, 3, 3), term, dtype=F32)])
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "unit"),
+    [
+        ("cuda:sm_70", "f16", "wmma.m16n16k16"),
+        ("cuda:sm_75", "f16", "mma.m16n8k8.f16"),
+        ("sycl-nvidia:sm_70", "f16", "wmma.m16n16k16"),
+        ("sycl-nvidia:sm_80", "bf16", "wmma.m16n16k16.bf16"),
+        ("sycl-intel:pvc", "f16", "joint_matrix.m8n16k16.f16"),
+        ("sycl-intel:dg2", "bf16", "joint_matrix.m8n8k16.bf16"),
+        ("sycl-intel:spir64", "f16", ""),
+    ],
+)
+def test_the_unit_that_is_chosen(target: str, kind: str, unit: str) -> None:
+    """Tiles of a language and an architecture; none where it is not known which of Intel's GPUs it is."""
+    facts, chooser = get_target(target, precision=kind).facts, AnalyticChooser()
+    schedule = Schedule(_convolution(64, 56, kind))
+    assert matrix_gemm(schedule, "y", facts, chooser) == bool(unit)
+    units = units_for_types(dtype(kind), F32, facts)
+    number = chooser.decisions.get("y.unit", (0,))[0]
+    assert (units[number - 1].name if number else "") == unit
+    calls = {item.name for item in schedule.func.walk() if isinstance(item, Call)}
+    assert ("wmma.mma_bt" in calls) == unit.startswith(("wmma", "joint"))
 
 
 @pytest.mark.parametrize(("channels", "size"), [(64, 56), (128, 28), (256, 14), (512, 7)])

@@ -13,12 +13,12 @@ from compiler.core.diagnostics import HostError
 from compiler.core.settings import load_settings
 from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
-from compiler.loops.matrix_units import UNITS
+from compiler.loops.matrix_units import RECORDS, UNITS
 from compiler.loops.matrix_units.unit import size_of
 from compiler.loops.verify import verify_func
 from compiler.targets import get_target
 from compiler.targets.device import Module
-from compiler.targets.matrix_rates import MATRIX_RATES
+from compiler.targets.matrix_rates import JOINT_RATES, MATRIX_RATES
 from tests.support.emulation import Emulated
 from tests.support.matrix_products import Product, product
 
@@ -153,7 +153,8 @@ def test_a_wrong_lane_map_shows_in_the_result() -> None:
 
 
 def test_every_rate_is_of_a_unit() -> None:
-    assert {name for rates in MATRIX_RATES.values() for name in rates} == set(UNITS)
+    tables = (*MATRIX_RATES.values(), *JOINT_RATES.values())
+    assert {name for rates in tables for name in rates} == set(RECORDS)
 
 
 @pytest.mark.sample(2)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +28,10 @@ from compiler.render.vocabulary_cuda import CUDA
 from compiler.render.vocabulary_sycl import SYCL_GPU
 from compiler.runtime.vendor_runtimes import IntelRuntime
 from compiler.targets.sycl_tools import module_text
+from tests.support.emulation import Emulated
 from tests.support.gpu import SM_70
 from tests.support.kernels import lower_all
+from tests.support.matrix_products import Product, product
 from tests.support.opaque_tiles import tiles
 from tests.support.sycl_ahead import HOST_COMPILERS, device_pass, host_compiler, host_pass
 
@@ -41,7 +46,7 @@ _WITHOUT_ATTRIBUTES = """\
 
 _MAGIC, _HEADER_BYTES = struct.pack("<I", 0x07230203), 20
 _CONSTANT, _TYPE, _LOAD, _STORE, _MULTIPLY = 43, 4456, 4457, 4458, 4459  # SPV_KHR_cooperative_matrix
-_SUBGROUP, _ROW_MAJOR = 3, 0
+_SUBGROUP, _ROW_MAJOR, _COLUMN_MAJOR = 3, 0, 1
 
 
 def _rendered(name: str, words: Vocabulary) -> DeviceText:
@@ -77,9 +82,11 @@ def test_a_language_without_a_unit_refuses_it() -> None:
         _rendered("joint_matrix.m8n8k16.f16", CUDA)
 
 
-def test_a_tile_is_one_object() -> None:
-    with pytest.raises(InternalError, match="of 16 elements is not one tile"):
-        joint_matrix_type("joint_matrix.m8n16k16.f16.c", 16)
+def test_tiles_are_objects_in_sycl() -> None:
+    assert joint_matrix_type("joint_matrix.m8n16k16.f16.c") == ("tk_wmma_c<float, 8, 16>", 8)
+    assert joint_matrix_type("wmma.m16n16k16.bt") == ("tk_wmma_bt<sycl::half, 16, 16>", 16)
+    with pytest.raises(InternalError, match="has no such tiles"):
+        joint_matrix_type("mma.m16n8k16.f16.c")
 
 
 def test_the_header_stands_only_before_kernels_that_use_it() -> None:
@@ -116,6 +123,70 @@ def test_device_pass(lanes: int, spirv_compiler: Path, tmp_path: Path) -> None:
     strides = {constants[words[4]] for code, words in instructions if code == _LOAD}
     assert set(layouts) == {_ROW_MAJOR}
     assert strides == {size for unit in units for size in (2 * unit.steps, unit.columns)}
+
+
+@cache
+def _product(name: str) -> Product:
+    return product(name, own=(1, 2))
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_products_of_the_rule(name: str) -> None:
+    """As scheduled, and as lowered."""
+    made = _product(name)
+    verify_func(made.scheduled)
+    made.assert_close(interpret(made.scheduled, made.inputs, subgroup=made.unit.lanes)["y"])
+    made.assert_close(interpret(made.lowered, made.inputs, subgroup=made.unit.lanes, races=True)["y"])
+
+
+def test_sums_lie_where_the_factors_did() -> None:
+    made = _product("wmma.m16n16k16")
+    text = render_launches(made.lowered, 0, CUDA, made.facts).text
+    rows, columns, depth = 2 * made.unit.rows, 4 * made.unit.columns, 32
+    sums, factors = 4 * rows * (columns + 4), 2 * (rows + columns) * (depth + 8)
+    (size,) = re.findall(r"alignas\(32\) __shared__ uint8_t \w+\[(\d+)\]", text)
+    assert max(sums, factors) - 64 <= int(size) <= max(sums, factors) < sums + factors
+    assert "__shared__" not in text.replace("alignas(32) __shared__ uint8_t", "")
+    before = text[: text.index("tk_wmma_store(")].rstrip().splitlines()
+    assert before[-1].strip() == "__syncthreads();"
+
+
+def test_the_rule_in_the_emulator() -> None:
+    made = _product("wmma.m16n16k16")
+    device = render_launches(made.lowered, 0, CUDA, made.facts)
+    (launch,) = device.launches
+    found = np.zeros(made.wanted.shape, np.float32)
+    arrays = [made.inputs["x"], made.inputs["w"], found]
+    module = CUDA.module([device.text])
+    assert Emulated(module).launch(launch.name, launch.grid, launch.block, arrays) == ""
+    made.assert_close(found)
+
+
+@pytest.mark.parametrize(
+    "lanes", [pytest.param(one, marks=pytest.mark.slow) if one != 16 else one for one in LANES]
+)
+def test_device_pass_of_the_rule(lanes: int, spirv_compiler: Path, tmp_path: Path) -> None:
+    """Shapes of tiles, b by columns, and rows of shared memory 16 bytes longer than what is staged."""
+    units = [unit for unit in OPAQUE.values() if unit.lanes == lanes]
+    made = [_product(unit.name) for unit in units]
+    texts = [render_launches(one.lowered, n, SYCL_GPU, one.facts).text for n, one in enumerate(made)]
+    text = _WITHOUT_ATTRIBUTES + module_text(SYCL_GPU.module(texts), _MODEL, lanes)
+    done, module = device_pass(text, "spir64", spirv_compiler, tmp_path)
+    assert done.returncode == 0, done.stderr[:3000]
+    instructions = list(_instructions(module))
+    constants = {words[1]: words[2] for code, words in instructions if code == _CONSTANT}
+    types = {tuple(constants[item] for item in words[2:]) for code, words in instructions if code == _TYPE}
+    assert types == {shape for unit in units for shape in _shapes(unit)}
+    loads = [words for code, words in instructions if code == _LOAD]
+    stores = [words for code, words in instructions if code == _STORE]
+    counted = Counter(constants[words[3]] for words in loads)
+    steps, own = 2, (1, 2)  # steps that are written out, tiles of a sub-group
+    assert counted == {_ROW_MAJOR: steps * own[0] * len(units), _COLUMN_MAJOR: steps * own[1] * len(units)}
+    assert {constants[words[4]] for words in loads} == {32 + 8}
+    assert {constants[words[3]] for words in stores} == {4 * unit.columns + 4 for unit in units}
+    products = sum(code == _MULTIPLY for code, _ in instructions)
+    assert products == steps * own[0] * own[1] * len(units)
+    assert len(stores) == products // steps
 
 
 def _shapes(unit: MatrixUnit) -> Iterator[tuple[int, int, int, int]]:

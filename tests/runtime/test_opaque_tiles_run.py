@@ -10,13 +10,17 @@ import pytest
 
 from compiler.core.process import Completed, run
 from compiler.core.settings import child_environment, load_settings
+from compiler.loops.ir import Func
+from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.matrix_units.wmma import OPAQUE
 from compiler.render.device import render_launches
+from compiler.render.launch import Launch
 from compiler.render.vocabulary_sycl import HEADER, SYCL_GPU
 from compiler.runtime.vendor_runtimes import IntelRuntime, runtime_environment
 from compiler.targets.sycl_tools import module_text
 from tests.support.gpu import SM_70
 from tests.support.kernels import lower_all
+from tests.support.matrix_products import Product, product
 from tests.support.opaque_tiles import Tiles, tiles
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "support" / "sycl_tiles.cpp"
@@ -27,6 +31,7 @@ _FUNCTIONS = """
 #include <sycl/ext/oneapi/bfloat16.hpp>
 template <class T, int rows, int columns> struct tk_wmma_a { const T *at; int stride; };
 template <class T, int rows, int columns> struct tk_wmma_b { const T *at; int stride; };
+template <class T, int rows, int columns> struct tk_wmma_bt { const T *at; int stride; };
 template <class T, int rows, int columns> struct tk_wmma_c { T at[rows][columns]; };
 template <class T, int m, int n> void tk_wmma_fill(tk_wmma_c<T, m, n> *c, float value) {
   for (auto &row : c->at) for (T &item : row) item = value;
@@ -38,6 +43,15 @@ void tk_wmma_load_a(tk_wmma_a<T, m, k> *to, const uint16_t *from, int stride) {
 template <class T, int k, int n>
 void tk_wmma_load_b(tk_wmma_b<T, k, n> *to, const uint16_t *from, int stride) {
   *to = {(const T *)from, stride};
+}
+template <class T, int k, int n>
+void tk_wmma_load_bt(tk_wmma_bt<T, k, n> *to, const uint16_t *from, int stride) {
+  *to = {(const T *)from, stride};
+}
+template <class T, class F, int m, int n, int k>
+void tk_wmma_mma_bt(tk_wmma_c<T, m, n> *c, const tk_wmma_a<F, m, k> *a, const tk_wmma_bt<F, k, n> *b) {
+  for (int i = 0; i < m; i++) for (int j = 0; j < n; j++) for (int s = 0; s < k; s++)
+    c->at[i][j] += (float)a->at[i * a->stride + s] * (float)b->at[j * b->stride + s];
 }
 template <class T, class F, int m, int n, int k>
 void tk_wmma_mma(tk_wmma_c<T, m, n> *c, const tk_wmma_a<F, m, k> *a, const tk_wmma_b<F, k, n> *b) {
@@ -77,30 +91,30 @@ def _ask(program: Path, directory: Path, *words: str) -> Completed:
     return done
 
 
-def _module(made: Tiles) -> str:
+def _rendered(func: Func, unit: MatrixUnit) -> tuple[str, Launch]:
+    """The module of a lowered program, and how its kernel is launched."""
+    facts = replace(SM_70, scopes=SM_70.scopes | {"fragment"}, subgroup_sizes=(unit.lanes,))
+    made = render_launches(func, 0, SYCL_GPU, facts)
+    return module_text(SYCL_GPU.module([made.text]), _MODEL, unit.lanes), made.launches[0]
+
+
+def _of_tiles(made: Tiles) -> tuple[str, Launch]:
     facts = replace(SM_70, scopes=SM_70.scopes | {"fragment"}, subgroup_sizes=(made.unit.lanes,))
-    text = SYCL_GPU.module([render_launches(lower_all(made.func, facts), 0, SYCL_GPU, facts).text])
-    return module_text(text, _MODEL, made.unit.lanes)
+    return _rendered(lower_all(made.func, facts), made.unit)
 
 
-def _check(made: Tiles, text: str, program: Path, directory: Path) -> None:
+def _check(
+    made: Tiles | Product, module: tuple[str, Launch], text: str, program: Path, directory: Path
+) -> None:
     """Run the kernel of a module and compare."""
-    source, y = directory / "module.cpp", directory / "y"
+    source, y, launch = directory / "module.cpp", directory / "y", module[1]
     source.write_text(text)
     for name, value in made.inputs.items():
         (directory / name).write_bytes(value.tobytes())
     files = [str(directory / name) for name in ("x", "w")]
-    sizes = ["2", str(made.unit.lanes)]
-    _ask(
-        program,
-        directory,
-        str(source),
-        f"tk_k0_0_{_MODEL}",
-        *sizes,
-        *files,
-        str(4 * made.wanted.size),
-        str(y),
-    )
+    sizes = [",".join(str(item) for item in reversed(one)) for one in (launch.grid, launch.block)]
+    kernel = f"{launch.name}_{_MODEL}"
+    _ask(program, directory, str(source), kernel, *sizes, *files, str(4 * made.wanted.size), str(y))
     found = np.frombuffer(y.read_bytes(), np.float32).reshape(made.wanted.shape)
     np.testing.assert_allclose(found, made.wanted, rtol=1e-4, atol=1e-4)
 
@@ -116,14 +130,31 @@ def test_on_a_device_that_has_the_tiles(name: str, program: Path, tmp_path: Path
         pytest.skip(
             f"not run: the device here names {len(shapes)} shapes of matrix tiles, not that of {name}"
         )
-    _check(made, _module(made), program, tmp_path)
+    module = _of_tiles(made)
+    _check(made, module, module[0], program, tmp_path)
+
+
+def _with_functions(text: str) -> str:
+    header = (HEADER.parent / "tk_sycl_matrix.h").read_text(encoding="utf-8")
+    assert header in text
+    return text.replace(header, _FUNCTIONS)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OPAQUE)
 def test_with_functions_in_place_of_the_unit(name: str, program: Path, tmp_path: Path) -> None:
     made = tiles(name)
-    header = (HEADER.parent / "tk_sycl_matrix.h").read_text(encoding="utf-8")
-    text = _module(made)
-    assert header in text
-    _check(made, text.replace(header, _FUNCTIONS), program, tmp_path)
+    module = _of_tiles(made)
+    _check(made, module, _with_functions(module[0]), program, tmp_path)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", OPAQUE)
+def test_products_of_the_rule_with_functions_in_place_of_the_unit(
+    name: str, program: Path, tmp_path: Path
+) -> None:
+    """Sub-groups of 1 x 2 tiles, sums that pass through shared memory, and rests along all three axes."""
+    made = product(name, own=(1, 2))
+    module = _rendered(made.lowered, made.unit)
+    assert "tk_wmma_mma_bt" in module[0]
+    _check(made, module, _with_functions(module[0]), program, tmp_path)

@@ -57,19 +57,24 @@ def facts_with(unit: MatrixUnit) -> TargetFacts:
     return replace(facts, matrix_rates=((unit.name, 1024),), precision=unit.precision or "f32")
 
 
-def product(name: str, beside: int = 1) -> Product:
+def product(name: str, beside: int = 1, own: tuple[int, int] = (0, 0)) -> Product:
     """The product of one unit: several tiles along each axis, and a part of one.
 
-    beside: tiles of a sub-group along the columns, which have no rest then.
+    beside: tiles of a sub-group along the columns, which have no rest then. own: tiles of a sub-group along
+    rows and columns, two sub-groups along each.
     """
     unit = RECORDS[name]
     facts = facts_with(unit)
     columns = 2 * beside * unit.columns if beside > 1 else 3 * unit.columns + 1
     rows, steps = 2 * unit.rows + 3, 2 * unit.steps + 5
     kind = F32 if unit.factor == TF32 else unit.factor
+    if all(own):
+        rows, columns = 4 * own[0] * unit.rows - 3, 2 * own[1] * unit.columns + 1
     func = _func(rows, columns, steps, kind, unit.total)
     schedule = Schedule(func)
     tile = {"y.tile": MatrixTile(unit, 1, 1, 1, beside, max(16, unit.steps)).value} if beside > 1 else {}
+    if all(own):
+        tile = {"y.tile": MatrixTile(unit, 2, 2, *own, 2 * max(16, unit.steps)).value}
     chooser = ReplayChooser({"y.unit": (1,), **tile}, AnalyticChooser())
     assert matrix_gemm(schedule, "y", facts, chooser)
     source = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 // No arguments: the shapes of matrix tiles that the first device has, one a line: rows columns steps, type of factors,
 // type of sums (numbers of matrix_type). SOURCE KERNEL GROUPS LANES X W BYTES Y: builds a source, runs one kernel on
-// the files X and W, and writes its result.
+// the files X and W, and writes its result; GROUPS of LANES, each as Z,Y,X.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -32,17 +32,24 @@ void *device_copy(const std::string &data, sycl::queue &queue) {
   return at;
 }
 
+sycl::range<3> sizes(const char *text) {
+  size_t found[3] = {1, 1, 1};
+  char *at = const_cast<char *>(text);
+  for (size_t &one : found) one = std::strtoul(at, &at, 10), at += *at == ',';
+  return {found[0], found[1], found[2]};
+}
+
 void run(char **words, sycl::queue &queue) {
   auto source = experimental::create_kernel_bundle_from_source(queue.get_context(), experimental::source_language::sycl,
                                                                content(words[1]));
   auto kernel = experimental::build(source).ext_oneapi_get_kernel(words[2]);
-  const size_t groups = std::strtoul(words[3], nullptr, 10), lanes = std::strtoul(words[4], nullptr, 10);
+  const sycl::range<3> groups = sizes(words[3]), lanes = sizes(words[4]);
   void *x = device_copy(content(words[5]), queue), *w = device_copy(content(words[6]), queue);
   std::string result(std::strtoul(words[7], nullptr, 10), '\0');
   void *y = device_copy(result, queue);
   queue.submit([&](sycl::handler &handler) {
     handler.set_args(x, w, y);
-    handler.parallel_for(sycl::nd_range<3>({1, 1, groups * lanes}, {1, 1, lanes}), kernel);
+    handler.parallel_for(sycl::nd_range<3>(groups * lanes, lanes), kernel);
   });
   queue.wait_and_throw();
   queue.memcpy(result.data(), y, result.size()).wait();

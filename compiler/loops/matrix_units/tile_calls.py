@@ -1,9 +1,9 @@
 """Calls on opaque fragments: what they touch, and each as loops and as a call, for `tensorize`.
 
-`wmma.fill(&c, value)`; `wmma.load_a(&a, &memory, stride)`, `wmma.load_b` (memory by steps), `wmma.load_bt` (by
-columns); `wmma.mma(&c, &a, &b)` and `wmma.mma_bt`: c += a @ b; `wmma.store(&memory, &c, stride)`. All lanes of a
-sub-group make them together. A stride is a number of elements, or the address of the next row, as long as
-memory may still change its layout: then the last two dimensions of the buffer are those of the tile.
+`wmma.fill(&c, value)`; `wmma.load_a(&a, &memory, stride)`, `wmma.load_b` (memory by steps), `wmma.load_bt`
+(by columns); `wmma.mma(&c, &a, &b)` and `wmma.mma_bt`: c += a @ b; `wmma.store(&memory, &c, stride)`. All
+lanes of a sub-group make them together. A stride is a number of elements, or the address of the next row, as
+long as memory may still change its layout: then the last two dimensions of the buffer are those of the tile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Boxes = tuple[tuple[Region, ...], tuple[Region, ...]]
 
 
 def boxes_of(item: IRNode) -> Boxes | None:
-    """The boxes that a call on fragments reads and writes; None for other nodes, and where they are not known."""
+    """The boxes that a call on fragments reads and writes; None where not known, and for other nodes."""
     if not isinstance(item, Call) or item.name not in CALLS:
         return None
     own = [_fragment(arg) for arg in item.args]

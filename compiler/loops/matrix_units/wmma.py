@@ -70,7 +70,7 @@ OPAQUE = {
 
 
 def unit_of(lane_map: str | None) -> tuple[MatrixUnit, str] | None:
-    """The unit that a fragment with this lane map belongs to, and its part: a, b, bt or c; None for others."""
+    """The unit that a fragment with this lane map belongs to, and its part (a, b, bt, c); None for others."""
     name, _, part = (lane_map or "").rpartition(".")
     unit = OPAQUE.get(name)
     return None if unit is None else (unit, part)

@@ -291,8 +291,9 @@ def alternating(tile: MatrixTile) -> int:
 def _conflicts(unit: MatrixUnit) -> float:
     """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them.
 
-    Opaque fragments are loaded 16 bytes of a row at a time, which fill the banks: so `wmma` on sm_70 does where a
-    lies by rows and b by columns (Raihan, Goli and Aamodt, "Modeling Deep Learning Accelerator Enabled GPUs", 2019).
+    Opaque fragments are loaded 16 bytes of a row at a time, which fill the banks: so `wmma` on sm_70 does
+    where a lies by rows and b by columns (Raihan, Goli and Aamodt, "Modeling Deep Learning Accelerator
+    Enabled GPUs", 2019).
     """
     if unit.opaque:
         return 1.0
