@@ -20,7 +20,7 @@ MOST_KEYS = 1 << 14
 def fuse_attention(fused: FusedGraph, *, threads: bool = False, scores: bool = True) -> FusedGraph:
     """Join the groups of each attention into one.
 
-    threads: for blocks of threads, of what they can weigh. Without `scores`, the first product stays by itself.
+    threads: for blocks of threads, of what they can weigh. Without `scores`, the first product stays out.
     """
     index = group_index(fused)
 

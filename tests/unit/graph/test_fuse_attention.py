@@ -181,3 +181,17 @@ def test_attention_as_onnx_writes_it(
     names = [item.op.name for item in last.nodes]
     assert (names.count("MatMul"), names.count("Softmax"), len(first)) == (2, 1, before)
     assert ("Where" in names) == any(array is not None and array.ndim == 2 for array in inputs)
+
+
+def test_on_threads_where_rows_fill_a_tile() -> None:
+    """What blocks of threads can weigh; without the scores, or with them."""
+    for rows, keys, scores, count in (
+        (16, 9, True, 1),
+        (16, 9, False, 2),
+        (15, 9, True, 3),
+        (16, 1025, True, 3),
+    ):
+        s = Sketch()
+        x = s.emit("MatMul", s.input(2, rows, 4), s.input(2, 4, keys))
+        fused = s.fused(s.emit("MatMul", softmax(s, x), s.input(2, keys, 6)))
+        assert len(fuse_attention(fused, threads=True, scores=scores).groups) == count
