@@ -130,7 +130,7 @@ def fuse_reductions(
     threads, each = chooser.choose(f"{sums[0]}.team", options) if others else guess.value
     team = _Team(threads, each, guess.lanes)
     for name in sums:
-        repack(schedule, name)
+        _repack(schedule, name)
         if team.rows > 1:
             _number_rows(schedule, name)
     made = {name: _rfactor(schedule, name, team) for name in sums}
@@ -230,7 +230,7 @@ def _split_rows(schedule: Schedule, sums: Sequence[str], last: str) -> tuple[str
     return first, second
 
 
-def repack(schedule: Schedule, name: str) -> None:
+def _repack(schedule: Schedule, name: str) -> None:
     """Constants that a sum reads lie with its terms side by side."""
     block = schedule.site(name)
     inner = {item.var for item in block.reduce}
