@@ -3,8 +3,8 @@
 For blocks of threads: a launch less, and the tensor between the two needs no memory. The image of a 1 x 1
 convolution may be made by a depthwise one, whose other inputs are known, with what follows it element by
 element (a bias, a clip): elsewhere a depthwise separable convolution. Or it is a chain, made element by
-element of what may have other readers: by a gate of each channel, a normalisation in front of a convolution, a
-sum. Then windows may be of 3 x 3, too.
+element of what may have other readers: by a gate of each channel, a normalisation in front of a convolution,
+a sum. Then windows may be of 3 x 3, too.
 """
 
 from __future__ import annotations

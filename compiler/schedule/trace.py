@@ -19,7 +19,7 @@ from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.primitives.base import Made, Primitive, Value
 from compiler.schedule.primitives.sampling import Sampling
 
-TRACE_VERSION = 2
+TRACE_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,9 @@ def decompose_padding(s: Schedule, r: random.Random) -> dict[str, Any]:
 
 def pad_einsum(s: Schedule, r: random.Random) -> dict[str, Any]:
     block = pick(r, [name for name in reductions(s) if name in {"c", "conv"}])
-    return {"block": block, "padding": tuple(r.choice((1, 2, 4)) for _ in s.block(block).iters)}
+    iters = s.block(block).iters
+    repeated = [n for n, item in enumerate(iters) if item.kind == "spatial" and r.random() < RECKLESS]
+    return {"block": block, "padding": tuple(r.choice((1, 2, 4)) for _ in iters), "repeated": tuple(repeated)}
 
 
 def tensorize(s: Schedule, r: random.Random) -> dict[str, Any]:

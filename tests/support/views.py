@@ -22,7 +22,7 @@ from compiler.view.report import (
 )
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'{{7*7}}\x1b[2J\u202e"
-_TRACE = '{"version": 2, "instructions": [{"do": "split", "with": {"loop": "i"}, "gives": ["a", "b"]}]}'
+_TRACE = '{"version": 3, "instructions": [{"do": "split", "with": {"loop": "i"}, "gives": ["a", "b"]}]}'
 _KERNELS = 3
 
 

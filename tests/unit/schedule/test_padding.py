@@ -125,6 +125,18 @@ def test_loops_in_a_block_get_names_that_are_free() -> None:
     checked(before, s)
 
 
+def test_pad_einsum_repeats_the_last_element() -> None:
+    """Behind the end of rows and columns; terms of the sum still get zeros."""
+    before = product(6, 7, 5)
+    s = Schedule(before)
+    made = s.pad_einsum("y", (4, 4, 4), (0, 1))
+    stores = [line for line in print_func(s.func).splitlines() if "_padded[" in line and " = " in line]
+    padded = [line for line in stores if "select(" in line]
+    assert len(made) == 3
+    assert [(line.count(" < 5"), line.count("min(")) for line in padded] == [(1, 1), (1, 1)]
+    checked(before, s)
+
+
 def test_pad_einsum_makes_splits_exact() -> None:
     before = product(6, 7, 5)
     s = Schedule(before)
@@ -146,6 +158,8 @@ def test_pad_einsum_refusals() -> None:
     s = Schedule(product(6, 7, 5))
     with pytest.raises(ScheduleError, match="does not fit its 3 iteration variables"):
         s.pad_einsum("y", (4, 4))
+    with pytest.raises(ScheduleError, match="are not all spatial"):
+        s.pad_einsum("y", (4, 4, 4), (2,))
     with pytest.raises(ScheduleError, match="it is no sum of products"):
         Schedule(padded_conv_pool()).pad_einsum("Z", (1, 1, 1, 2, 2))
     with pytest.raises(ScheduleError, match="is only a part of an index of X") as error:
