@@ -55,7 +55,7 @@ def test_chains_on_all_that_bind_threads(target: str, count: int, size: int, tmp
 
 
 def test_tuning_and_whoever_leaves_passes_out_may_say_no(tmp_path: Path) -> None:
-    for graph, name in ((separable(), "fuse-depthwise"), (normalised(), "fuse-chains")):
+    for graph, name in ((separable(), "fuse-depthwise"), (normalised(), "fuse-elementwise")):
         assert kernels(graph, tmp_path, "cuda:sm_90", decision=0) == 2
         assert kernels(graph, tmp_path, "cuda:sm_90", without=(name,)) == 2
         assert kernels(graph, tmp_path, "cuda:sm_90") == 1
