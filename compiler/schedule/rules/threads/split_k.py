@@ -188,7 +188,11 @@ def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: Targe
         ]
         return min([best_of(thread_tiles(cut, facts, _USUAL), ThreadTile), *on_units])
 
-    return {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
+    ways = {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
+    if not any(unit.opaque for unit in matrix_units):
+        return ways
+    # Their sums pass through shared memory by themselves: chunks of them have a launch.
+    return {count: [item for item in found if item.value == _LAUNCH] for count, found in ways.items()}
 
 
 class Best(NamedTuple):

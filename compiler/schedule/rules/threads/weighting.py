@@ -91,6 +91,8 @@ def _with_scores(
     if own is None or not _are_scores(schedule, first, rows):
         return False
     units = [unit for unit in usable(first, facts) if unit in usable(block, facts)]
+    if any(unit.opaque for unit in units):  # what a lane has of their sums is not known
+        return False
     ways = _ways(_problem(first, own), _problem(block, axes), units, facts)
     if not ways or chooser.choose("attention.together", ways) == _APART:
         return False
