@@ -69,15 +69,15 @@ _THREADS, _FEW_DEPTHS = ((2, 4, 8, 16), (4, 8, 16, 32)), (8, 16, 32)
 """Threads along rows and keys, and terms that are staged together, without."""
 
 
-Tile = TypeVar("Tile", MatrixTile, ThreadTile)
+AnyTile = TypeVar("AnyTile", MatrixTile, ThreadTile)
 
 
-class Way(Protocol[Tile]):
+class Tiling(Protocol[AnyTile]):
     """Tiles of one way to multiply."""
 
-    def tile(self, value: Sequence[int]) -> Tile: ...
-    def scores(self, problem: GemmProblem) -> Iterable[Tile]: ...
-    def cycles(self, tile: Tile, problem: GemmProblem, *, near: bool) -> float: ...
+    def tile_of(self, value: Sequence[int]) -> AnyTile: ...
+    def scores(self, problem: GemmProblem) -> Iterable[AnyTile]: ...
+    def cycles(self, tile: AnyTile, problem: GemmProblem, *, near: bool) -> float: ...
 
 
 def last_of_scores(program: Program) -> str:
@@ -176,7 +176,7 @@ class OnUnits:
     unit: MatrixUnit
     facts: TargetFacts
 
-    def tile(self, value: Sequence[int]) -> MatrixTile:
+    def tile_of(self, value: Sequence[int]) -> MatrixTile:
         """The tile that a decision says."""
         return MatrixTile(self.unit, *value)
 
@@ -184,7 +184,7 @@ class OnUnits:
         """Tiles of scores, a part of the sum staged after the other."""
         depths = [n for n in _DEPTHS if n % self.unit.steps == 0 and n < 2 * max(problem.inner, _DEPTHS[0])]
         for sizes in product(_ALONG, _ALONG, _OWN, _OWN, depths):
-            tile = self.tile(sizes)
+            tile = self.tile_of(sizes)
             if tile.registers <= MOST_REGISTERS:
                 yield tile
 
@@ -201,7 +201,7 @@ class OnThreads:
 
     facts: TargetFacts
 
-    def tile(self, value: Sequence[int]) -> ThreadTile:
+    def tile_of(self, value: Sequence[int]) -> ThreadTile:
         """The tile that a decision says."""
         return ThreadTile(*value)
 
@@ -209,7 +209,7 @@ class OnThreads:
         """Tiles of scores, a part of the sum staged after the other."""
         depths = [n for n in _FEW_DEPTHS if n <= max(_FEW_DEPTHS[0], problem.inner)]
         for sizes in product(*_THREADS, _OWN, _OWN, depths):
-            tile = self.tile(sizes)
+            tile = self.tile_of(sizes)
             if tile.thread_columns % problem.lanes == 0:
                 yield tile
 
@@ -218,17 +218,19 @@ class OnThreads:
         return tile_cycles(tile, problem, self.facts)
 
 
-class Pairs(Generic[Tile]):
+class Pairs(Generic[AnyTile]):
     """Tiles for blocks that make scores and multiply by values, with what both products take.
 
     A block has whole tiles of scores, but for the last one of several.
     """
 
-    way: Way[Tile]
+    way: Tiling[AnyTile]
 
-    def __init__(self, way: Way[Tile], scores: GemmProblem, values: GemmProblem, facts: TargetFacts) -> None:
+    def __init__(
+        self, way: Tiling[AnyTile], scores: GemmProblem, values: GemmProblem, facts: TargetFacts
+    ) -> None:
         self.way, self.first, self.second, self.facts = way, scores, values, facts
-        self.by_block: dict[tuple[int, int], list[Tile]] = {}
+        self.by_block: dict[tuple[int, int], list[AnyTile]] = {}
         for tile in way.scores(scores):
             if tile.rows <= scores.rows and tile.columns <= scores.columns:
                 self.by_block.setdefault((tile.rows, tile.threads), []).append(tile)
@@ -240,7 +242,7 @@ class Pairs(Generic[Tile]):
 
     def beside(self, value: Sequence[int]) -> list[Option]:
         """Tiles of scores beside one of the product with values, with the cycles of both."""
-        tile, options = self.way.tile(value), list[Option]()
+        tile, options = self.way.tile_of(value), list[Option]()
         kept = tile.rows * (self.first.columns + _BANKS + _PARTS) * WORD
         for one in self.by_block.get((tile.rows, tile.threads), ()):
             made = replace(one, beside=kept + tile.shared_bytes)
@@ -249,7 +251,7 @@ class Pairs(Generic[Tile]):
                 options.append(Option(one.value, self._cycles(made, used)))
         return options
 
-    def _cycles(self, made: Tile, used: Tile) -> float:
+    def _cycles(self, made: AnyTile, used: AnyTile) -> float:
         parts = -(-self.first.columns // made.columns)
         scores = self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
         values = self.way.cycles(used, self.second, near=False)

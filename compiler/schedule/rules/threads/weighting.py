@@ -31,13 +31,13 @@ from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_optio
 from compiler.schedule.rules.threads.rows import parts_of
 from compiler.schedule.rules.threads.scores import (
     UNDER_WAY,
+    AnyTile,
     OnThreads,
     OnUnits,
     Pairs,
     ScoresOnThreads,
     ScoresOnUnits,
-    Tile,
-    Way,
+    Tiling,
     softmax_cycles,
 )
 from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS, least_of, product_cycles
@@ -127,11 +127,11 @@ def _ways(
 ) -> list[Option]:
     """Whether scores may have a launch of their own, with the cycles until all is done."""
     plain = OnThreads(facts)
-    apart = _whole(thread_tiles(second, facts), plain.tile, second, facts)
+    apart = _whole(thread_tiles(second, facts), plain.tile_of, second, facts)
     together = Pairs(plain, first, second, facts).options(apart)
     for unit in units:
         on_unit = OnUnits(unit, facts)
-        found = _whole(matrix_options(unit, second, facts), on_unit.tile, second, facts)
+        found = _whole(matrix_options(unit, second, facts), on_unit.tile_of, second, facts)
         apart += found
         together += Pairs(on_unit, first, second, facts).options(found)
     if not together:
@@ -188,10 +188,10 @@ class _Weighted(ImplicitGemm):
 
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
         way = OnThreads(self.facts)
-        found = _whole(super().thread_tiles(problem), way.tile, problem, self.facts)
+        found = _whole(super().thread_tiles(problem), way.tile_of, problem, self.facts)
         return found if self.scores is None else self.pairs(way, problem).options(found)
 
-    def pairs(self, way: Way[Tile], problem: GemmProblem) -> Pairs[Tile]:
+    def pairs(self, way: Tiling[AnyTile], problem: GemmProblem) -> Pairs[AnyTile]:
         """Tiles of both products."""
         assert self.scores is not None
         self.problem = problem
@@ -270,7 +270,7 @@ class _OnUnits(MatrixGemm, _Weighted):
 
     def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
         way = OnUnits(unit, self.facts)
-        found = _whole(super().unit_tiles(unit, problem), way.tile, problem, self.facts)
+        found = _whole(super().unit_tiles(unit, problem), way.tile_of, problem, self.facts)
         return found if self.scores is None else self.pairs(way, problem).options(found)
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
