@@ -21,7 +21,7 @@ _WITHOUT = "-without-"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A network with a precision; without: a pass or a rule that is left out, for a comparison."""
+    """A network with a precision; without: passes and rules that are left out, with commas."""
 
     network: str
     precision: str = "f32"
@@ -81,7 +81,7 @@ def verified(job: Job, target: str, models: Path) -> Row:
     record = zoo.network(job.network)
     dims = dict(record.sizes[0]) if record.sizes else {}
     try:
-        without = (job.without,) if job.without else ()
+        without = tuple(filter(None, job.without.split(",")))
         options = compiler.CompileOptions(
             output=library, target=target, precision=job.precision, dims=dims, without=without
         )

@@ -10,12 +10,20 @@ from gpu_jobs import Job, Row
 from support import markdown_table
 
 RULES: Mapping[str, tuple[str, ...]] = {
-    "clusters": ("resnet50", "resnet50+tf32", "resnet50+f16", "squeezenet"),
+    "clusters,last-blocks": ("resnet50", "resnet50+tf32", "resnet50+f16", "squeezenet"),
+    "clusters": ("resnet50",),
     "fused-winograd": ("vgg19", "resnet50", "unet"),
     "fuse-depthwise": ("mobilenetv2", "shufflenet", "efficientnet-lite4"),
+    "parallel-branches": ("inception_v1", "squeezenet", "detector"),
+    "fuse-elementwise": ("densenet121", "mobilenetv3-large", "resnet50-v2"),
+    "fuse-chains": ("efficientnet-b0", "mobilenetv3-large"),
+    "fuse-scores": ("bert-base+f16", "transformer-encoder", "bert-base"),
     "constants_first": ("resnet50+f16", "squeezenet"),
 }
-"""What `CompileOptions.without` calls them, each with jobs that it changes, the most telling first."""
+"""What `CompileOptions.without` calls them, each with jobs that it changes, the most telling first.
+
+Without clusters alone, last blocks add chunks up; without both a launch does.
+"""
 TURNS = (True, False, False, True)
 """With and without, in an order in which what a device does later (its clock falls) weighs on both alike."""
 

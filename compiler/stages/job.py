@@ -58,12 +58,12 @@ class CompileJob:
         _check_stage(options.stop_after)
         limits = Limits(options.limits)
         if options.without or options.limits:
-            from compiler.stages.optional import CLUSTERS, check_optional, without_clusters  # the passes, too
+            from compiler.stages.optional import check_optional, without_rules  # imports the passes
 
             check_optional(options.without, "--without")
             check_optional(options.limits, "--limit")
-            if CLUSTERS in options.without or options.limits.get(CLUSTERS) == 0:
-                target = without_clusters(target)
+            never = {name for name, most in options.limits.items() if most == 0}
+            target = without_rules(target, never.union(options.without))
         edit = read_edit(options.start_from) if options.start_from else None
         settings, external = load_settings(), ExternalData(model.parent)
         dump = Dump.open(options.dump)  # last, as it removes the earlier one

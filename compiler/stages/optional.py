@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
+from compiler.targets.gpu import LAST_BLOCK
 from compiler.targets.target import Target
 
 FUSE, FUSE_ATTENTION, FUSE_SCORES = "fuse", "fuse-attention", "fuse-scores"
 FUSE_DEPTHWISE, FUSE_ELEMENTWISE, FUSE_CHAINS = "fuse-depthwise", "fuse-elementwise", "fuse-chains"
 BLOCK_LAYOUTS, IN_PLACE = "block-layouts", "in-place"
 SCHEDULE_RULES, SHARE_MEMORY = "schedule-rules", "share-memory"
-CLUSTERS, FUSED_WINOGRAD = "clusters", "fused-winograd"
+CLUSTERS, LAST_BLOCKS, FUSED_WINOGRAD = "clusters", "last-blocks", "fused-winograd"
 PARALLEL_BRANCHES = "parallel-branches"
 
 GRAPH_REWRITE, FUSION, LAYOUT_CHOICE = "graph rewrite", "fusion", "layout"
@@ -40,6 +41,7 @@ OPTIONAL_PASSES: dict[str, str] = {
     IN_PLACE: CONCATENATION,
     FUSED_WINOGRAD: SCHEDULING,
     CLUSTERS: SCHEDULING,
+    LAST_BLOCKS: SCHEDULING,
     SCHEDULE_RULES: SCHEDULING,
     **{name: LOWERING_PASS for name, _ in LOWERING if name in OPTIONAL},
     SHARE_MEMORY: MEMORY_PLAN,
@@ -48,10 +50,14 @@ OPTIONAL_PASSES: dict[str, str] = {
 """Each pass that `CompileOptions.without` may name, in the order in which they run, and its kind."""
 
 
-def without_clusters(target: Target) -> Target:
-    """A target whose blocks stay alone."""
-    limits = (*target.facts.limits, ("blocks_per_cluster", 1))
-    return replace(target, facts=replace(target.facts, limits=limits))
+def without_rules(target: Target, left_out: Container[str]) -> Target:
+    """A target that has nothing for rules that are left out and go by what a target has."""
+    facts = target.facts
+    if CLUSTERS in left_out:
+        facts = replace(facts, limits=(*facts.limits, ("blocks_per_cluster", 1)))
+    if LAST_BLOCKS in left_out:
+        facts = replace(facts, intrinsics=facts.intrinsics - {LAST_BLOCK})
+    return replace(target, facts=facts)
 
 
 _REQUIRED = {

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import compiler
-from compiler.stages.optional import CLUSTERS, FUSED_WINOGRAD
+from compiler.stages.optional import CLUSTERS, FUSED_WINOGRAD, LAST_BLOCKS
 from tests.support.onnx_models import model
 from tests.support.op_cases import floats
 
@@ -23,16 +23,20 @@ def convolution(channels: int, size: int, window: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes", "sign"),
-    [(CLUSTERS, (512, 7, 1), "__cluster_dims__"), (FUSED_WINOGRAD, (128, 56, 3), "winograd")],
+    ("name", "arch", "sizes", "sign"),
+    [
+        (CLUSTERS, "sm_90", (512, 7, 1), "__cluster_dims__"),
+        (LAST_BLOCKS, "sm_80", (512, 7, 1), "tk_last_block("),
+        (FUSED_WINOGRAD, "sm_90", (128, 56, 3), "winograd"),
+    ],
 )
 def test_what_is_left_out_is_not_made(
-    name: str, sizes: tuple[int, int, int], sign: str, tmp_path: Path
+    name: str, arch: str, sizes: tuple[int, int, int], sign: str, tmp_path: Path
 ) -> None:
     onnx.save(convolution(*sizes), tmp_path / "m.onnx")
     for ways in ({}, {"without": (name,)}, {"limits": {name: 0}}):
         options = compiler.CompileOptions(
-            tmp_path / "m.so", target="cuda", arch="sm_90", dump=tmp_path / "d", stop_after="render", **ways
+            tmp_path / "m.so", target="cuda", arch=arch, dump=tmp_path / "d", stop_after="render", **ways
         )
         compiler.compile_model(tmp_path / "m.onnx", options)
         text = "".join(path.read_text() for path in (tmp_path / "d").rglob("*") if path.is_file())
