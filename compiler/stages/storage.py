@@ -295,7 +295,7 @@ def _check_order(laid_out: LaidOut, uses: Sequence[Use], storage: Storage, branc
     for use, own in zip(uses, storage.workspace, strict=True):
         slots = [(storage.slots[v], _bytes(laid_out, v), False) for v in use.reads]
         slots += [(storage.slots[v], _bytes(laid_out, v), True) for v in use.writes]
-        slots += [(slot, size, True) for slot, size in zip(own, use.workspace, strict=True)]
+        slots += [(slot, size, True) for slot, size in zip(own, (*use.workspace, *use.counters), strict=True)]
         accesses.append(
             [Touch((s.kind, s.index), s.offset, s.offset + size, writes) for s, size, writes in slots]
         )

@@ -103,6 +103,18 @@ def differences(library: Path, proto: onnx.ModelProto, feeds: dict[str, np.ndarr
             yield max(float(np.abs(out[name] - wanted[name]).max()) for name in out)
 
 
+def test_a_last_block_on_a_branch(tmp_path: Path) -> None:
+    """Long sums, which are cut into chunks, beside others: their counters are memory that a step touches, too."""
+    net = Net()
+    ends = [net.conv(net.conv("x", 256, 24, 3), 24, 8), net.conv(net.conv("x", 256, 16, 3), 16, 8)]
+    feeds = {"x": np.zeros((1, 256, 7, 7), np.float32)}
+    proto = model(net.nodes, feeds, [net.add("Concat", *ends, axis=1)], net.constants)
+    library = built(proto, "cuda:sm_80", tmp_path)
+    assert branches_of(library) > 1
+    assert any("blockPart" in kernel["trace"] for kernel in compiler.manifest_of(library)["kernels"])
+    assert max(differences(library, proto, feeds)) < 1e-3
+
+
 @pytest.mark.parametrize("target", ONE_QUICK)
 def test_any_order_is_right(target: str, tmp_path: Path) -> None:
     proto, feeds = branching()
