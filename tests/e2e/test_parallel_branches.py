@@ -104,7 +104,7 @@ def differences(library: Path, proto: onnx.ModelProto, feeds: dict[str, np.ndarr
 
 
 def test_a_last_block_on_a_branch(tmp_path: Path) -> None:
-    """Long sums, which are cut into chunks, beside others: their counters are memory that a step touches, too."""
+    """Long sums, which are cut into chunks, beside others: counters are memory that a step touches, too."""
     net = Net()
     ends = [net.conv(net.conv("x", 256, 24, 3), 24, 8), net.conv(net.conv("x", 256, 16, 3), 16, 8)]
     feeds = {"x": np.zeros((1, 256, 7, 7), np.float32)}
