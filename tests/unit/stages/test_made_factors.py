@@ -12,7 +12,7 @@ from compiler.graph.fuse import Group, fuse
 from compiler.graph.ir import Graph, Node, TensorType
 from compiler.reports import CompileOptions
 from compiler.schedule.chooser import ReplayChooser
-from compiler.stages.graph_decisions import CHAINS, DEPTHWISE, choose_graph
+from compiler.stages.graph_decisions import DEPTHWISE, ELEMENTWISE, choose_graph
 from compiler.stages.groups import fused_groups
 from compiler.stages.job import CompileJob
 from compiler.stages.made_factors import pays
@@ -34,7 +34,7 @@ def normalised(size: int = 1) -> Graph:
 
 def kernels(graph: Graph, path: Path, target: str, decision: int = 1, without: tuple[str, ...] = ()) -> int:
     job = CompileJob.of(path / "m.onnx", CompileOptions(path / "m.so", target, without=without))
-    chosen = {DEPTHWISE: (decision,), CHAINS: (decision,)}
+    chosen = {DEPTHWISE: (decision,), ELEMENTWISE: (decision,)}
     job = replace(job, chooser=ReplayChooser(chosen, job.chooser))
     return len(fused_groups(graph, replace(job, graph=choose_graph(graph, job))).groups)
 
@@ -66,7 +66,7 @@ def test_the_decision_is_asked_where_there_may_be_a_pair(tmp_path: Path) -> None
     alone = s.graph(s.conv(s.input(1, 3, 8, 8), 8, 3))
     job = CompileJob.of(tmp_path / "m.onnx", CompileOptions(tmp_path / "m.so", "cuda:sm_90"))
     asked = [choose_graph(graph, job).decisions.keys() for graph in (separable(), normalised(), alone)]
-    assert [[name in found for name in (DEPTHWISE, CHAINS)] for found in asked] == [
+    assert [[name in found for name in (DEPTHWISE, ELEMENTWISE)] for found in asked] == [
         [True, True],
         [False, True],
         [False, False],
