@@ -81,7 +81,10 @@ _LAUNCH, _CLUSTER, _LAST = (0,), (1,), (2,)
 """Ways to add chunks up, as decisions: a second launch, a cluster, the last block."""
 
 _DOUBT = 1.1
-"""Chunks have to be so much better by estimate: it is one, and what adds them up is certain."""
+"""Chunks have to be so much better by estimate: it is one, and what adds them up is certain.
+
+So has the last block where there are clusters: neither was measured, and a cluster needs no trip to memory.
+"""
 
 _BYTES = 4
 """Of a partial result."""
@@ -188,7 +191,7 @@ def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: Targe
         ]
         return min([best_of(thread_tiles(cut, facts, _USUAL), ThreadTile), *on_units])
 
-    ways = {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
+    ways: Ways = {(n,): ways_to_add(problem, n, facts, best) for n in chunk_counts(problem, facts)}
     if not any(unit.opaque for unit in matrix_units):
         return ways
     # Their sums pass through shared memory by themselves: chunks of them have a launch.
@@ -196,19 +199,20 @@ def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: Targe
 
 
 class Best(NamedTuple):
-    """The cycles that the best tile takes, and its results; infinite where none fits."""
+    """The cycles that the best tile takes, and its rows and columns; infinite where none fits."""
 
     cycles: float
-    results: int
+    rows: int = 1
+    columns: int = 1
 
 
 def best_of(options: Sequence[Option], kind: Callable[..., BlockTile]) -> Best:
     """That of some options, whose values `kind` makes tiles of."""
     if not options:
-        return Best(math.inf, 0)
+        return Best(math.inf)
     least = min(options, key=lambda item: item.cost)
     made = kind(*least.value)
-    return Best(least.cost, made.rows * made.columns)
+    return Best(least.cost, made.rows, made.columns)
 
 
 def ways_to_add(
@@ -226,10 +230,12 @@ def ways_to_add(
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         barriers = facts.hertz * CLUSTER_SECONDS
         found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
-    if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
+    whole = problem.rows % made.rows == 0  # else sums have a condition that the epilogue does not share
+    if has_last_block(facts) and problem.batch == 1 and not problem.smaller and whole:
         stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
-        read = made.results * chunks * _BYTES / _READ_BYTES_A_CYCLE
-        found.append(Option(_LAST, _DOUBT * made.cycles + stored + read))
+        read = made.rows * made.columns * chunks * _BYTES / _READ_BYTES_A_CYCLE
+        doubt = _DOUBT if clusters > 1 else 1.0
+        found.append(Option(_LAST, doubt * (_DOUBT * made.cycles + stored + read)))
     return _that_fit(found)
 
 
