@@ -102,8 +102,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "split.index().lt(split.loop.extent)", "split.index().le(split.loop.extent)"),
     # ---------------------------------------------------------------- memory and plan
     Mutant("a tensor is overwritten while it is read", "graph/memory.py",
-           "meets = (firsts <= item.last) & (lasts >= item.first)",
-           "meets = (firsts < item.last) & (lasts > item.first)"),
+           "(firsts <= item.last) & (lasts >= item.first) if",
+           "(firsts < item.last) & (lasts > item.first) if"),
     Mutant("a tensor is over when it is made", "stages/storage.py", "min(numbers), max(numbers)",
            "min(numbers), min(numbers)"),
     Mutant("part of a concatenation lies in its place although it is not contiguous", "graph/alias.py",

@@ -27,7 +27,7 @@ from tests.support.group_functions import group_func
 from tests.support.kernels import lower_all, pack_inputs, run_flat
 from tests.support.schedules import Array, random_inputs, shape_of
 from tests.support.sketch import Sketch
-from tests.support.works import ON_THREADS, around, works_of
+from tests.support.works import around, works_of
 
 COPIES = replace(
     with_limits(TINY, shared_bytes=160 << 10), intrinsics=TINY.intrinsics | frozenset({CP_ASYNC})
@@ -68,7 +68,7 @@ def launches(flat: Func) -> Sequence[Stmt]:
     return flat.body.stmts if isinstance(flat.body, Seq) else (flat.body,)
 
 
-@pytest.mark.parametrize("name", ON_THREADS)
+@pytest.mark.parametrize("name", TILES)
 def test_as_numpy(name: str) -> None:
     func, done, flat = scheduled(name, TILES[name])
     assert problems_of_launches(flat, COPIES) == ()
@@ -85,7 +85,7 @@ def test_as_numpy(name: str) -> None:
     np.testing.assert_allclose(got.reshape(wanted.shape), wanted, 1e-5, 1e-4)
 
 
-@pytest.mark.parametrize("name", ON_THREADS)
+@pytest.mark.parametrize("name", TILES)
 def test_all_but_the_sum_of_chunks_is_one_launch(name: str) -> None:
     ((func, _),) = works_of(name, 4, joined=False)
     shape = find_shape(func)

@@ -97,7 +97,7 @@ def device_text(func: Func, target: str, kind: str, together: int) -> DeviceText
         ("cuda:sm_80", "f16", (32, 64, 32, 32), "added"),
         ("cuda:sm_80", "f16", (21, 53, 24, 40), "causal"),
         ("cuda:sm_80", "tf32", (50, 77, 32, 16), "added"),
-        ("cuda:sm_70", "f16", (32, 48, 16, 16), ""),
+        ("cuda:sm_75", "f16", (32, 48, 16, 16), ""),
         ("cuda:sm_80", "f32", (21, 53, 20, 12), "causal"),
         ("rocm:gfx90a", "f16", (21, 53, 24, 40), "added"),
         ("rocm:gfx906", "f32", (32, 40, 16, 16), ""),

@@ -97,13 +97,16 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     if problem is None:
         return False
     ways = _ways(problem, usable(block, facts)[:1], facts)
-    if not any(ways.values()):
-        return False
-    (chunks,), adder = choose_chunks(chooser, name, ways)
-    if chunks == 1:
-        return False
-    adders = (adder, None) if adder is not None else (None,)
-    return any(schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, one) for one in adders)
+    while any(ways.values()):
+        (chunks,), adder = choose_chunks(chooser, name, ways)
+        if chunks == 1:
+            return False
+        if schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, adder):
+            return True
+        # The best number of chunks is another one where something else adds them up.
+        refused = _way_of(adder)
+        ways = {count: [item for item in found if item.value != refused] for count, found in ways.items()}
+    return False
 
 
 Ways = Mapping[tuple[int, ...], Sequence[Option]]
@@ -117,6 +120,12 @@ def choose_chunks(chooser: Chooser, name: str, ways: Ways) -> tuple[tuple[int, .
     found = ways[value]
     way = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
     return value, Adder(name, value[0], way == _CLUSTER) if way != _LAUNCH else None
+
+
+def _way_of(adder: Adder | None) -> tuple[int, ...]:
+    if adder is None:
+        return _LAUNCH
+    return _CLUSTER if adder.in_cluster else _LAST
 
 
 def _by_chunks(
@@ -230,8 +239,7 @@ def ways_to_add(
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         barriers = facts.hertz * CLUSTER_SECONDS
         found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
-    whole = problem.rows % made.rows == 0  # else sums have a condition that the epilogue does not share
-    if has_last_block(facts) and problem.batch == 1 and not problem.smaller and whole:
+    if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
         stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
         read = made.rows * made.columns * chunks * _BYTES / _READ_BYTES_A_CYCLE
         doubt = _DOUBT if clusters > 1 else 1.0
