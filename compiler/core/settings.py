@@ -20,6 +20,12 @@ class Knob:
     default: str
 
 
+EMULATOR = "emulator"
+UNCHECKED_EMULATOR = "emulator-unchecked"
+"""The same without a look at accesses: only the numbers, in a third of the time."""
+EMULATORS = (EMULATOR, UNCHECKED_EMULATOR)
+"""Values of `--device` with which kernels for a GPU run on the host's cores."""
+
 KNOBS: tuple[Knob, ...] = (
     Knob("TK_CACHE_DIR", "directory of everything that is cached by content", "the user's cache directory"),
     Knob("TK_CACHE_SIZE", "bytes that the cache may hold, as `20 GB` or `500M`; see `tk cache`", "10 GB"),

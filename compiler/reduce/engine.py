@@ -17,7 +17,7 @@ from compiler.core.cache import content_key
 from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, silent
-from compiler.core.settings import load_settings
+from compiler.core.settings import EMULATORS, load_settings
 from compiler.reduce.blame import find_culprit
 from compiler.reduce.candidate import Candidate, KnownValues, exposed, fixed_values
 from compiler.reduce.checker import FaultChecker, OutOfTimeError, fault_of
@@ -29,7 +29,6 @@ from compiler.reduce.store import ReductionStore
 from compiler.reduce.trial import INVALID, OK, Outcome, Setup, inferred_values, record_values
 from compiler.reduce.write import commands_for, write_result
 from compiler.targets import get_target
-from compiler.verify.device import EMULATOR
 
 _VALUES_AT_ONCE = 64
 _COMMAND_FAULT = Fault("command", message="the program ends with exit code 0")
@@ -137,7 +136,7 @@ def _first_outcome(first: Candidate, checker: FaultChecker) -> Outcome:
 def _is_emulated(request: ReduceRequest) -> bool:
     """Whether kernels of a device run in the emulator."""
     device = request.device or load_settings().device
-    return device == EMULATOR and get_target(request.target, request.arch).device is not None
+    return device in EMULATORS and get_target(request.target, request.arch).device is not None
 
 
 def _values(first: Candidate, checker: FaultChecker) -> dict[str, str]:

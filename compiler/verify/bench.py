@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from compiler.core.diagnostics import BadInputError, HostError, TkError
 from compiler.core.progress import Progress, silent
-from compiler.core.settings import load_settings, usable_processors
+from compiler.core.settings import EMULATORS, load_settings, usable_processors
 from compiler.runtime.loader import BoundRun, Context, Model
 from compiler.runtime.manifest import manifest_of
 from compiler.runtime.tensors import Array
@@ -20,7 +20,7 @@ from compiler.targets import get_target
 from compiler.verify.access import access_of
 from compiler.verify.access_report import AccessReport
 from compiler.verify.check import bound_arrays, checked_model
-from compiler.verify.device import EMULATOR, load
+from compiler.verify.device import load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
@@ -145,7 +145,7 @@ def _several(measured: Callable[[], _T], seconds: float) -> Iterator[_T]:
 
 
 def _is_emulated(request: BenchRequest) -> bool:
-    return (request.device or load_settings().device) == EMULATOR
+    return (request.device or load_settings().device) in EMULATORS
 
 
 def kernel_times(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.core.diagnostics import BadInputError
-from compiler.core.settings import Settings, load_settings
+from compiler.core.settings import EMULATOR, EMULATORS, Settings, load_settings
 from compiler.runtime.elf import machine_of, read_images
 from compiler.runtime.loader import Model, manifest_of
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from compiler.targets.target import Target
     from compiler.verify.foreign import ForeignModel
 
-EMULATOR = "emulator"
-
 
 def load(path: Path | str, *, threads: int | None = None, device: str | None = None) -> Model:
     """Load the library `path` and prepare it for running.
 
     `device` names the device of a library for one (`0`, `gpu:1`, a part of its name ...), by default what
     TK_DEVICE says, else the first; `emulator` runs kernels of CUDA and HIP on this machine's processors, with
-    checks, after compiling them for it. Raises BadInputError when the file is no model library or has no code
-    for the device, HostError when this machine cannot run it, and BuildError when a compiler refuses kernels.
+    checks, after compiling them for it, `emulator-unchecked` without. Raises BadInputError when the file is
+    no model library or has no code for the device, HostError when this machine cannot run it, and BuildError
+    when a compiler refuses kernels.
     """
     settings = load_settings()
     threads = threads if threads is not None else settings.threads
@@ -49,12 +48,14 @@ def load_anywhere(
 
 def _selector_of(library: Path, device: str | None, settings: Settings) -> str | None:
     """What the runtime is told for a device that a user names: for the emulator, where its library is."""
-    if (device or settings.device) != EMULATOR or (device is None and not read_images(library)):
+    name = device or settings.device
+    if name not in EMULATORS or (device is None and not read_images(library)):
         return device  # what TK_DEVICE says is no concern of kernels that are the host's code
     from compiler.verify.emulate import emulation_of  # a compiler's business, needed for this alone
 
     target = emulated_target(library, manifest_of(library))
-    return f"{EMULATOR}:{emulation_of(library, settings, target.facts.subgroup_sizes[0])}"
+    lanes = target.facts.subgroup_sizes[0]
+    return f"{EMULATOR}:{emulation_of(library, settings, lanes, checks=name == EMULATOR)}"
 
 
 def emulated_target(library: Path, manifest: Mapping[str, Any]) -> Target:

@@ -46,7 +46,6 @@ _RUNTIME_FLAGS = (
     "-fvisibility=hidden",
     "-pthread",
     "-DTK_SUBGROUP=32",
-    "-DTK_EMU_CHECKED=1",
 )
 _LINK_FLAGS = (
     "-shared",
@@ -168,8 +167,9 @@ def build_emulation(
     module = split_module(text, subgroup)
     how = (*_CHECKED, *_volatile_flags(compiler)) if checks else _UNCHECKED
     how += _step_flags(compiler) if access else ()
-    flags = (*_FLAGS, *how, f"-DTK_SUBGROUP={module.subgroup}", f"-DTK_EMU_CHECKED={int(checks)}")
-    runtime_flags = (*_RUNTIME_FLAGS, f"-DTK_EMU_ACCESS={int(access)}")
+    checked = f"-DTK_EMU_CHECKED={int(checks)}"
+    flags = (*_FLAGS, *how, f"-DTK_SUBGROUP={module.subgroup}", checked)
+    runtime_flags = (*_RUNTIME_FLAGS, checked, f"-DTK_EMU_ACCESS={int(access)}")
     cache = ContentCache(settings.cache_dir / "emulated")
     headers = _headers_digest()
     key = content_key("emulation", text, headers, compiler.identity, *flags, *runtime_flags, *_LINK_FLAGS)
@@ -202,12 +202,12 @@ def _step_flags(cxx: Cxx) -> tuple[str, ...]:
     return ("-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-fno-tree-sra")
 
 
-def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:
+def emulation_of(library: Path, settings: Settings, subgroup: int, *, checks: bool = True) -> Path:
     """The library that runs the kernels of a model library in the emulator, with sub-groups of so many lanes.
 
     Raises what `carried_text` and `build_emulation` raise.
     """
-    return build_emulation(carried_text(library), settings, subgroup=subgroup)
+    return build_emulation(carried_text(library), settings, subgroup=subgroup, checks=checks)
 
 
 def carried_text(library: Path) -> str:

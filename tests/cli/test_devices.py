@@ -311,6 +311,9 @@ def test_the_emulator_runs_and_verifies(directory: Path, tmp_path: Path) -> None
     assert done.code == 0, done.err
     assert done.json["passed"]
     assert "emulator" in done.json["device"]
+    unchecked = command.tk("run", one[0], "--device", "emulator-unchecked", "--json", cwd=directory)
+    assert unchecked.code == 0, unchecked.err
+    assert "without checks" in unchecked.json["device"]
     ran = command.tk("run", *one, "--output-dir", tmp_path, "--json", cwd=directory)
     assert ran.code == 0, ran.err
     short = ("--seconds", "0.01", "--warmup", "0", "--profile", "--json")

@@ -66,6 +66,7 @@ def test_right_kernels(
 ) -> None:
     item = ALL_RIGHT[key]
     emulated, names = right[item.subgroup, checks]
+    assert emulated.checked == checks
     arrays = [array.copy() for array in item.arrays]
     assert emulated.launch(names[key], item.grid, item.block, arrays) == ""
     np.testing.assert_allclose(arrays[-1], item.want(*item.arrays[:-1]), rtol=1e-5, atol=1e-5)

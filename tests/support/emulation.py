@@ -33,6 +33,7 @@ class _Emulation(ctypes.Structure):
         ("text", ctypes.c_void_p),
         ("text_bytes", ctypes.c_int64),
         ("launch", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.POINTER(_Launch), ctypes.c_char_p, ctypes.c_int64)),
+        ("checked", ctypes.c_bool),
     ]
 
 
@@ -45,6 +46,7 @@ class Emulated:
         self.path: Path = build_emulation(text, settings or load_settings(), cxx=cxx, **options)
         self._library = ctypes.CDLL(str(self.path))
         self._table = _Emulation.in_dll(self._library, "tk_emulation_v1")
+        self.checked: bool = self._table.checked
 
     def launch(self, name: str, grid: Dim3, block: Dim3, args: Sequence[np.ndarray[Any, Any]]) -> str:
         """Run a grid; the defect that was found, or nothing."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compiler import BadInputError, HostError, UsageError, manifest_of
+from compiler import EMULATORS, BadInputError, HostError, UsageError, manifest_of
 from toolchain import options
 from toolchain.containers.request import Asked
 from toolchain.devices.arch import VENDORS, Vendor
@@ -31,8 +31,6 @@ from toolchain.devices.wishes import Wishes
 from toolchain.recipes.catalog import RecipeCatalog
 from toolchain.recipes.targets import find_target
 
-_ON_HOST_CORES = ("emulator",)
-"""Values of `--device` for which a library runs its kernels on host cores."""
 _DRIVER_LIBRARIES: Mapping[Vendor, tuple[str, ...]] = {"nvidia": ("libcuda.so.1",)}
 """Of the host's driver, brought in by the engine's runtime; other vendors' are in their images."""
 _COUNTERS = (
@@ -165,7 +163,7 @@ def _needs_of_view(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable
         needs = tuple(_needs_of_library({**given, "library": file}, catalog))
     else:
         needs = tuple(_needs_of_compile(given, catalog))
-    measured = given.get("profile", True) and given.get("device") not in _ON_HOST_CORES
+    measured = given.get("profile", True) and given.get("device") not in EMULATORS
     if not measured:
         return () if is_library else needs
     needs = needs or tuple(_measuring("a view", given, catalog))
@@ -174,7 +172,7 @@ def _needs_of_view(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable
 
 def _needs_of_library(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
     library = given.get("library")
-    if not isinstance(library, Path) or given.get("device") in _ON_HOST_CORES:
+    if not isinstance(library, Path) or given.get("device") in EMULATORS:
         return
     target = manifest_of(options.existing_file(library)).get("target")
     if not isinstance(target, str):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compiler import TkError, disk, sha256_file
+from compiler import EMULATORS, TkError, disk, sha256_file
 from toolchain.matrix.keys import Surroundings, key_of_result
 from toolchain.matrix.models import TrialModel
 from toolchain.matrix.outcome import (
@@ -22,7 +22,7 @@ from toolchain.matrix.outcome import (
 )
 from toolchain.matrix.plan import TrialLimits
 from toolchain.matrix.steps import THIS_TK, StepResult, run_step
-from toolchain.matrix.trials import EMULATOR, Trial, TrialPlace, steps_at
+from toolchain.matrix.trials import Trial, TrialPlace, steps_at
 from toolchain.records.device_state import device_state
 from toolchain.records.measured import measured_latency
 from toolchain.records.record import (
@@ -192,7 +192,7 @@ class Attempt:
         worst = worst_output(done.document)
         failed = state_after("verify", done)
         if failed is None:
-            passed = State.EMULATED if place.selector == EMULATOR else State.VERIFIED
+            passed = State.EMULATED if place.selector in EMULATORS else State.VERIFIED
             self._update(state=passed, why="", accuracy=worst, place=self._place(done))
         elif failed == State.WRONG:
             self._update(state=failed, why=wrong_by(worst), accuracy=worst, place=self._place(done))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 import compiler
-from compiler import Answer, TkError, UsageError, did_you_mean
+from compiler import EMULATORS, Answer, TkError, UsageError, did_you_mean
 from toolchain.matrix.models import TrialModel, fits_size, planned_models
 from toolchain.matrix.plan import (
     NO_IMAGE,
@@ -23,8 +23,6 @@ from toolchain.matrix.plan import (
     refused_plan,
 )
 from toolchain.recipes.check import Problems
-
-EMULATOR = "emulator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +180,7 @@ def why_not(place: TrialPlace, machine: Machine, devices: Collection[str] = ()) 
 
 def steps_at(place: TrialPlace, machine: Machine) -> tuple[TrialStep, ...]:
     """The steps that can be made: without a device a library is only compiled; an emulator is not timed."""
-    if place.selector == EMULATOR:
+    if place.selector in EMULATORS:
         return tuple(one for one in place.do if one != "bench")
     if place.is_here and machine.targets[place.target].runs.answer == "no":
         return ("compile",)

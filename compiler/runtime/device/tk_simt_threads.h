@@ -267,6 +267,21 @@ template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const vo
         asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(from));
     return r;
 }
+#elif defined(TK_EMULATOR)
+template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
+    const int lane = (int)(threadIdx.x % 32);
+    int lanes[count];
+    uint64_t rows[count];
+    for (int i = 0; i < count; i++) lanes[i] = 8 * i + lane / 4;
+    tk_emu_gather((uint64_t)row, lanes, rows, count, __builtin_LINE());
+    tk_vec<uint32_t, count> r;
+    for (int i = 0; i < count; i++) {
+        const uint32_t word = ((const uint32_t *)rows[i])[lane % 4];
+        if constexpr (count == 1) r = word;
+        else r.at[i] = word;
+    }
+    return r;
+}
 #elif !defined(TK_IS_HIP)
 template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
     const int lane = (int)(threadIdx.x % 32);

@@ -213,22 +213,25 @@ bool in_own_image(uintptr_t address, size_t bytes) {
   return address >= image().low && address + bytes <= image().high;
 }
 
-// What the compiler put elsewhere: constants of the library, and copies of values in the runtime's memory.
-bool is_allowed(const Worker &from, uintptr_t address, size_t bytes, Use use) {
-  return from.current->fiber->holds(address, bytes) || (use == Use::kRead && in_own_image(address, bytes));
+// What the compiler put elsewhere: constants of the library.
+bool is_allowed(uintptr_t address, size_t bytes, Use use) { return use == Use::kRead && in_own_image(address, bytes); }
+
+__attribute__((noinline)) void check_others(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
+  if (from.current == nullptr || from.busy || bytes == 0 || !from.launch.kernel->checked) return;
+  const Busy busy(from);
+  const bool shared = address >= from.shared_low && address < from.shared_high;
+  if (shared ? try_shared(from, address, bytes, use, place) : try_global(from, address, bytes, use, place)) return;
+  if (from.cluster != nullptr && from.cluster->try_other(from, address, bytes, use, place)) return;
+  if (is_allowed(address, bytes, use)) return;
+  outside(from, address, bytes, use, place);
 }
 
 }  // namespace
 
 void check(uintptr_t address, size_t bytes, Use use, const void *place) {
   Worker *from = worker;
-  if (from == nullptr || from->current == nullptr || from->busy || bytes == 0 || !from->launch.kernel->checked) return;
-  const Busy busy(*from);
-  const bool shared = address >= from->shared_low && address < from->shared_high;
-  if (shared ? try_shared(*from, address, bytes, use, place) : try_global(*from, address, bytes, use, place)) return;
-  if (from->cluster != nullptr && from->cluster->try_other(*from, address, bytes, use, place)) return;
-  if (is_allowed(*from, address, bytes, use)) return;
-  outside(*from, address, bytes, use, place);
+  if (from == nullptr || from->in_private(address, bytes)) return;  // the latter: most accesses by far
+  check_others(*from, address, bytes, use, place);
 }
 
 void misaligned(uintptr_t address, int bytes, const void *place) {
@@ -242,6 +245,7 @@ void misaligned(uintptr_t address, int bytes, const void *place) {
 // What is copied is written as late as when the thread has waited for it: others see it behind a barrier after that.
 void mark_flight(uintptr_t address, size_t bytes, bool in_flight) {
   Worker *from = worker;
+  if (!from->launch.kernel->checked) return;
   if (address < from->shared_low || address >= from->shared_high) return;
   const uint32_t subgroup_epoch = from->subgroup_epochs[from->subgroup_of(*from->current)];
   each_cell(*from, address, bytes, [&](Cell &cell, uintptr_t) {

@@ -23,23 +23,22 @@ namespace tk::emu {
 // ---------------------------------------------------------------- fibers (fiber.cpp)
 
 constexpr size_t kStackBytes = 256 << 10;
+constexpr uint32_t kMostLanes = 64;  // of a sub-group
 
 // A stack that code runs on until it switches away. Not started again before it has ended or was given up.
 class Fiber {
  public:
-  Fiber();  // throws std::bad_alloc
+  explicit Fiber(size_t number);  // of the worker's; throws std::bad_alloc
   ~Fiber();
   Fiber(const Fiber &) = delete;
   Fiber &operator=(const Fiber &) = delete;
   void prepare(void (*entry)());  // the next resume() calls `entry`, which must not return
   void resume();                  // run until suspend()
   void suspend();                 // within the fiber: back to where resume() was called
-  bool holds(uintptr_t address, size_t bytes) const {
-    return address >= low_ && address + bytes <= low_ + kStackBytes;
-  }
+  uintptr_t low() const { return low_; }
 
  private:
-  uintptr_t low_ = 0;
+  uintptr_t low_ = 0, high_ = 0;
   void *fiber_ = nullptr, *caller_ = nullptr;  // what is saved of either
 };
 
@@ -168,6 +167,7 @@ struct Thread {
   uint64_t lanes = 0;
   uint64_t bits[2] = {0, 0};
   void *const *operands = nullptr;
+  void (*perform)(void *const *const *operands) = nullptr;
   uint32_t steps = 0;
   std::vector<PendingCopy> copies;
   int group = 0;
@@ -195,6 +195,7 @@ class Worker {
   std::vector<uint32_t> subgroup_epochs;
   std::vector<Thread> threads;
   Thread *current = nullptr;  // whose fiber runs
+  uintptr_t private_low = 0;  // of its stack
   bool busy = false;          // the emulator itself is at work in it: its own accesses are none of the kernel's
   bool ended = false;         // the block
   // Of a block that is one of a cluster's: which one, its first epoch since the last barrier of the cluster, and
@@ -215,6 +216,9 @@ class Worker {
     return subgroup_of(thread.number);
   }
   uint32_t subgroup_of(uint32_t number) const { return number >> lane_bits; }
+  bool in_private(uintptr_t address, size_t bytes) const {
+    return address >= private_low && address + bytes <= private_low + kStackBytes;
+  }
   void wait();  // within a fiber: until others have come
   [[noreturn]] void stop(const std::string &report);  // within a fiber
   void tell(const std::string &report);
@@ -222,6 +226,7 @@ class Worker {
  private:
   void start(Thread &thread);
   void release_subgroups();
+  void perform(uint32_t first);
   bool release_subgroup(uint32_t first, uint32_t end);
   std::string stuck() const;
 

@@ -256,7 +256,7 @@ void Worker::run() {
 // Fibers go back to the pool when their thread has ended: one is enough for a kernel without barriers.
 void Worker::start(Thread &thread) {
   if (free_.empty()) {
-    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.push_back(std::make_unique<Fiber>(fibers_.size()));
     free_.push_back(fibers_.back().get());
   }
   thread.fiber = free_.back();
@@ -290,6 +290,7 @@ void Worker::run_block() {
         progress = true;
         if (!thread.started) start(thread);
         current = &thread;
+        private_low = thread.fiber->low();
         busy = false;
         thread.fiber->resume();
         current = nullptr;
@@ -330,6 +331,18 @@ void Worker::release_subgroups() {
     }
 }
 
+// The operation that all lanes of a sub-group wait in; their operands are private memory.
+void Worker::perform(uint32_t first) {
+  void *const *operands[kMostLanes];
+  for (uint32_t lane = 0; lane < static_cast<uint32_t>(launch.kernel->subgroup); ++lane)
+    operands[lane] = threads[first + lane].operands;
+  current = &threads[first];
+  busy = true;
+  current->perform(operands);
+  busy = false;
+  current = nullptr;
+}
+
 // Lets the lanes go on that named each other and have all come to the same place; says whether there are such.
 bool Worker::release_subgroup(uint32_t first, uint32_t end) {
   for (uint32_t n = first; n < end; ++n) {
@@ -343,6 +356,7 @@ bool Worker::release_subgroup(uint32_t first, uint32_t end) {
             thread.lanes == one.lanes;
     }
     if (!all) continue;
+    if (one.together == Together::kPerform) perform(first);
     if (one.together == Together::kBarrier) ++subgroup_epochs[first / static_cast<uint32_t>(launch.kernel->subgroup)];
     const uint64_t lanes = one.lanes;
     for (uint32_t other = first; other < end; ++other)
@@ -395,4 +409,4 @@ std::string Worker::stuck() const {
 }  // namespace tk::emu
 
 extern "C" __attribute__((visibility("default"))) const tk::Emulation tk_emulation_v1 = {
-    tk::kEmulationVersion, tk_emu_text, tk_emu_text_end - tk_emu_text, tk::emu::launch_emulated};
+    tk::kEmulationVersion, tk_emu_text, tk_emu_text_end - tk_emu_text, tk::emu::launch_emulated, TK_EMU_CHECKED};

@@ -32,6 +32,8 @@ void tk_emu_cluster_barrier(int line);
 void *tk_emu_in_block(void *own, int rank); /* of the cluster */
 void tk_emu_subgroup_barrier(uint64_t lanes, int line);
 uint64_t tk_emu_shuffle(tk_emu_lanes from, uint64_t bits, int lane, int width, uint64_t lanes, int line);
+/* The values of several lanes of a whole sub-group at once. */
+void tk_emu_gather(uint64_t bits, const int *lanes, uint64_t *values, int count, int line);
 uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
 void tk_emu_aligned(const void *at, int bytes); /* checks it */
 uint64_t tk_emu_atomic_read(const void *at, int bytes);
@@ -41,7 +43,8 @@ uint32_t tk_emu_come(uint32_t *counter, uint32_t most); /* up to there, then fro
 void tk_emu_async_copy(void *shared, const void *global, int bytes);  /* null: zeros */
 void tk_emu_async_commit();
 void tk_emu_async_wait(int pending);
-/* One operation of a whole sub-group, done once when every lane has come: `perform` gets the operands of all lanes. */
+/* One operation of a whole sub-group, done once when every lane has come: `perform` gets the operands of all lanes,
+ * which it alone reads and writes. */
 void tk_emu_together(void (*perform)(void *const *const *operands), void *const *operands, int line);
 void tk_emu_lanes_differ(int row, int column); /* within such an operation: they hold different values of an element */
 }
@@ -65,6 +68,9 @@ extern tk_emu_kernel *tk_emu_kernels;
 
 /* ---------------------------------------------------------------- registration */
 
+/* The emulator's own work, whose accesses nobody looks after. */
+#define TK_EMU_OWN __attribute__((no_sanitize("thread"), no_sanitize("alignment"), no_sanitize("bounds")))
+
 template <int... n> struct tk_emu_numbers {};
 template <int count, int... n> struct tk_emu_count : tk_emu_count<count - 1, count - 1, n...> {};
 template <int... n> struct tk_emu_count<0, n...> { typedef tk_emu_numbers<n...> type; };
@@ -77,11 +83,11 @@ template <class... P> struct tk_emu_signature {
   static constexpr int element_bytes[sizeof...(P) + 1] = {(int)sizeof(P)..., 0};
   static constexpr bool constant[sizeof...(P) + 1] = {tk_emu_is_const<P>..., true};
   template <int... n>
-  __attribute__((no_sanitize("thread"))) static void pass(void (*function)(), void *const *args, tk_emu_numbers<n...>) {
+  TK_EMU_OWN static void pass(void (*function)(), void *const *args, tk_emu_numbers<n...>) {
     (void)args;
     ((void (*)(P *...))function)((P *)args[n]...);
   }
-  __attribute__((no_sanitize("thread"))) static void call(void (*function)(), void *const *args) {
+  TK_EMU_OWN static void call(void (*function)(), void *const *args) {
     pass(function, args, typename tk_emu_count<sizeof...(P)>::type());
   }
 };
@@ -89,7 +95,7 @@ template <class... P> struct tk_emu_signature {
 struct tk_emu_registration {
   tk_emu_kernel kernel;
   template <class... P>
-  __attribute__((no_sanitize("thread"))) tk_emu_registration(const char *name, void (*function)(P *...),
+  TK_EMU_OWN tk_emu_registration(const char *name, void (*function)(P *...),
                                                              const char *sizes, int cluster) {
     kernel = {name, tk_emu_signature<P...>::call, (void (*)())function, (int)sizeof...(P),
               tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, cluster, TK_SUBGROUP,
@@ -214,10 +220,10 @@ template <class T> static inline T atomicCAS(T *at, T expected, T wanted) {
 /* ---------------------------------------------------------------- matrix units */
 
 /* What a lane holds of a tile, put where it belongs; `seen`: which elements other lanes have brought. */
-template <class U> struct tk_emu_tile {
-  typename U::total at[64][64];
-  bool seen[64][64];
-  void put(int row, int column, typename U::element value) {
+template <class U, int rows> struct tk_emu_tile {
+  typename U::total at[rows][U::steps];
+  bool seen[rows][U::steps];
+  TK_EMU_OWN void put(int row, int column, typename U::element value) {
     const typename U::total wide = U::factor(value);
     if (seen[row][column] && memcmp(&wide, &at[row][column], sizeof wide) != 0) tk_emu_lanes_differ(row, column);
     at[row][column] = wide;
@@ -228,11 +234,11 @@ template <class U> struct tk_emu_tile {
 /* c += a @ b by an instruction whose record is U: tiles are put together from what all lanes hold. */
 template <class U, class V>
 static inline typename U::totals tk_emu_matrix(typename U::totals c, const V *a, const V *b, int line) {
-  static_assert(U::rows <= 64 && U::columns <= 64 && U::steps <= 64, "a tile is too large");
   void *const operands[] = {&c, (void *)a, (void *)b};
   tk_emu_together(
-      [](void *const *const *lanes) {
-        tk_emu_tile<U> x = {}, y = {};
+      [](void *const *const *lanes) TK_EMU_OWN {
+        tk_emu_tile<U, U::rows> x = {};
+        tk_emu_tile<U, U::columns> y = {};
         for (int n = 0; n < U::lanes; n++) {
           for (int i = 0; i < U::held_a; i++)
             x.put(U::a_row(n, i), U::a_column(n, i), ((const typename U::element *)lanes[n][1])[i]);

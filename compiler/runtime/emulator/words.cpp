@@ -25,7 +25,7 @@ void meet(Worker &from, Together together, uint64_t bits, void *const *operands,
 
 // The thread that a shuffle takes its value from; another than one of the sub-group's lanes: none.
 int64_t source_of(tk_emu_lanes kind, uint32_t lane, int argument, uint32_t width) {
-  const int64_t own = lane, segment = own / width * width;
+  const int64_t own = lane, segment = lane / width * width;
   int64_t source = own;
   if (kind == TK_EMU_FROM) source = segment + (static_cast<uint32_t>(argument) % width);
   if (kind == TK_EMU_UP) source = own - argument;
@@ -33,6 +33,19 @@ int64_t source_of(tk_emu_lanes kind, uint32_t lane, int argument, uint32_t width
   if (kind == TK_EMU_XOR) source = own ^ argument;
   const bool inside = kind == TK_EMU_XOR ? source < segment + width : source >= segment && source < segment + width;
   return inside ? source : own;
+}
+
+// What lane `source` has brought, of those that met.
+uint64_t value_of(Worker &from, int64_t source, uint64_t lanes, const void *place) {
+  const Thread &self = *from.current;
+  const uint64_t number = (self.number & ~static_cast<uint64_t>(lanes_of(from) - 1)) + static_cast<uint64_t>(source);
+  if (source < 0 || source >= lanes_of(from) || number >= from.launch.threads || (lanes >> source & 1) == 0) {
+    const Busy busy(from);
+    from.stop("sub-group: " + thread_text(from, self.number) +
+              text(" takes the value of lane %lld, which takes no part", static_cast<long long>(source)) +
+              place_text(place));
+  }
+  return from.threads[number].bits[(self.steps - 1) % 2];
 }
 
 template <class T> uint64_t swap(void *at, uint64_t expected, uint64_t wanted) {
@@ -93,36 +106,33 @@ void tk_emu_subgroup_barrier(uint64_t lanes, int line) { meet(*worker, Together:
 
 uint64_t tk_emu_shuffle(tk_emu_lanes kind, uint64_t bits, int argument, int width, uint64_t lanes, int line) {
   Worker &from = *worker;
-  Thread &self = *from.current;
+  const Thread &self = *from.current;
   meet(from, Together::kShuffle, bits, nullptr, lanes, line);
-  const uint32_t lane = self.number % lanes_of(from), first = self.number - lane;
-  const int64_t source = source_of(kind, lane, argument, static_cast<uint32_t>(width));
-  const uint64_t number = first + static_cast<uint64_t>(source);
-  if (source < 0 || source >= lanes_of(from) || number >= from.launch.threads || (lanes >> source & 1) == 0) {
-    const Busy busy(from);
-    from.stop("sub-group: " + thread_text(from, self.number) +
-              text(" takes the value of lane %lld, which takes no part", static_cast<long long>(source)) +
-              place_text(TK_PLACE));
-  }
-  return from.threads[number].bits[(self.steps - 1) % 2];
+  const uint32_t lane = self.number & (lanes_of(from) - 1);
+  return value_of(from, source_of(kind, lane, argument, static_cast<uint32_t>(width)), lanes, TK_PLACE);
+}
+
+void tk_emu_gather(uint64_t bits, const int *lanes, uint64_t *values, int count, int line) {
+  Worker &from = *worker;
+  meet(from, Together::kShuffle, bits, nullptr, ~0ull, line);
+  for (int i = 0; i < count; ++i) values[i] = value_of(from, lanes[i], ~0ull, TK_PLACE);
 }
 
 uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line) {
   Worker &from = *worker;
   Thread &self = *from.current;
   meet(from, Together::kBallot, vote != 0, nullptr, lanes, line);
-  const uint32_t first = self.number / lanes_of(from) * lanes_of(from);
+  const uint32_t first = self.number & ~(lanes_of(from) - 1);
   uint64_t votes = 0;
   for (uint32_t lane = 0; lane < lanes_of(from) && first + lane < from.launch.threads; ++lane)
     if (lanes >> lane & 1) votes |= from.threads[first + lane].bits[(self.steps - 1) % 2] << lane;
   return votes;
 }
 
-// The last lane to come would do as well as the first: operands are private memory of the lanes, which wait.
 void tk_emu_together(void (*perform)(void *const *const *operands), void *const *operands, int line) {
   Worker &from = *worker;
   Thread &self = *from.current;
-  const uint32_t first = self.number / lanes_of(from) * lanes_of(from);
+  const uint32_t first = self.number & ~(lanes_of(from) - 1);
   if (first + lanes_of(from) > from.launch.threads) {
     const Busy busy(from);
     from.stop("sub-group: " + thread_text(from, self.number) +
@@ -130,19 +140,13 @@ void tk_emu_together(void (*perform)(void *const *const *operands), void *const 
                    lanes_of(from), from.launch.threads - first) + line_text(line));
   }
   note_product();
+  self.perform = perform;
   meet(from, Together::kPerform, 0, operands, ~0ull, line);
-  if (self.number % lanes_of(from) == 0) {
-    const Busy busy(from);
-    std::vector<void *const *> all;
-    for (uint32_t lane = 0; lane < lanes_of(from); ++lane) all.push_back(from.threads[self.number + lane].operands);
-    perform(all.data());
-  }
-  meet(from, Together::kBarrier, 0, nullptr, ~0ull, line);
 }
 
 void tk_emu_lanes_differ(int row, int column) {
   Worker &from = *worker;
-  from.stop("sub-group: lanes of the sub-group of " + thread_text(from, from.current->number) +
+  from.tell("sub-group: lanes of the sub-group of " + thread_text(from, from.current->number) +
             text(" hold different values of element (%d, %d) of a tile", row, column) + line_text(from.current->line));
 }
 

@@ -21,9 +21,10 @@ struct Emulation {
   // Runs the whole grid. False: a defect was found or the launch is not possible; `message` says what, in at most
   // `size` bytes with the zero at the end.
   bool (*launch)(const EmulatedLaunch &launch, char *message, int64_t size);
+  bool checked;  // every access is looked after
 };
 
-constexpr int32_t kEmulationVersion = 1;
+constexpr int32_t kEmulationVersion = 2;
 constexpr char kEmulationSymbol[] = "tk_emulation_v1";
 
 }  // namespace tk

@@ -139,7 +139,8 @@ def test_a_search_needs_the_device_that_it_measures_on(given: Find) -> None:
 
 
 def test_host_cores_are_no_device(given: Find) -> None:
-    assert given("run", "cuda-nvidia", "none", values={"device": "emulator"}) == Given()
+    for device in ("emulator", "emulator-unchecked"):
+        assert given("run", "cuda-nvidia", "none", values={"device": device}) == Given()
     assert given("run", "cuda-nvidia", "none", asked=Asked(("none",))) == Given()
 
 

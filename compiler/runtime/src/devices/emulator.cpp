@@ -176,7 +176,9 @@ class Emulator final : public Device {
   }
   ~Emulator() override { dlclose(library_); }
 
-  const char *describe() const override { return "emulator on the host's processor"; }
+  const char *describe() const override {
+    return emulation_.checked ? "emulator on the host's processor" : "emulator on the host's processor, without checks";
+  }
   DLDevice dlpack() const override { return {kDLCPU, 0}; }
 
   tk_status allocate(int64_t bytes, void **memory) override {
