@@ -19,7 +19,7 @@ from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
 from compiler.runtime.specs import SMALL, TensorSpec
 from compiler.runtime.tensors import numpy_dtype
-from compiler.verify.compare import Array, compare, worse
+from compiler.verify.compare import Array, compare, worst_of
 from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds
 from compiler.verify.labels import in_numbers
@@ -53,15 +53,21 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     if precision != EXACT and request.tolerance is None:
         note = f"compiled with --precision {precision}: the tolerance of f32 is that of factors so rounded"
         notes = (*notes, note)
-    worst: dict[str, Comparison] = {}
+    outputs: tuple[Comparison, ...] = ()
+    selections: tuple[Comparison, ...] | None = None
     done = Steps(progress, "runs", count)
     for run in range(count):
         feeds = feeds_of(run)
         found = reference_outputs(reference, {**feeds, **bound}, request)
         expected = in_numbers(found, library.manifest, proto)
         actual = context.run(feeds, out=poisoned(library.outputs, library.output_shapes(feeds)))
-        for one in compare_outputs(actual, expected, length, request.tolerance, precision=precision):
-            worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
+        compared = compare_outputs(actual, expected, length, request.tolerance, precision=precision)
+        if selections != () and not all(one.passed for one in compared):
+            from compiler.verify.selections import compare_selections  # the compiler, needed for this alone
+
+            steps = compare_selections(request, library, feeds, bound, actual, length, progress)
+            selections = worst_of((*(selections or ()), *steps)) if steps else ()
+        outputs = worst_of((*outputs, *compared))
         done.advance()
     layers: tuple[Comparison, ...] = ()
     if request.layers:
@@ -76,8 +82,9 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
         runs=count,
         threads=context.threads,
         reduction_length=length,
-        outputs=tuple(worst.values()),
+        outputs=outputs,
         layers=layers,
+        selections=selections or (),
         notes=notes,
         device=library.device,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,14 @@ def worse(first: Comparison, second: Comparison) -> Comparison:
     if bool(first.problem) != bool(second.problem):
         return first if first.problem else second
     return first if first.needed >= second.needed else second
+
+
+def worst_of(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
+    """Of each name the comparison that is farthest from passing, in the order of the first of them."""
+    worst: dict[str, Comparison] = {}
+    for one in comparisons:
+        worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
+    return tuple(worst.values())
 
 
 def _errors(actual: Array, expected: Array) -> npt.NDArray[np.float64]:

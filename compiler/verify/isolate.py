@@ -19,6 +19,7 @@ from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
 
 _TAIL_LINES = 8
 _PROGRESS = "progress"
+_COMPARISONS = ("outputs", "layers", "selections")
 
 
 def verify_library(
@@ -123,7 +124,7 @@ def request_from(fields: dict[str, Any]) -> VerifyRequest:
 
 def _report(fields: dict[str, Any]) -> VerifyReport:
     paths = {name: Path(fields[name]) for name in ("library", "model")}
-    lists = {name: tuple(_comparison(one) for one in fields[name]) for name in ("outputs", "layers")}
+    lists = {name: tuple(_comparison(one) for one in fields[name]) for name in _COMPARISONS}
     return VerifyReport(**{**fields, **paths, **lists, "notes": tuple(fields["notes"])})
 
 

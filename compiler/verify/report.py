@@ -68,7 +68,9 @@ class Comparison:
 class VerifyReport:
     """Every output's worst comparison over all runs; `layers` in the order of execution, if asked for.
 
-    The outputs alone decide: `layers` is for finding out why. `device` names the device of a library for one.
+    The outputs decide: `layers` is for finding out why. `selections` are there where outputs differ behind
+    operators that select by value (selections.py): each compared from the library's own values. They decide
+    in place of the outputs. `device` names the device of a library for one.
     """
 
     library: Path
@@ -80,17 +82,23 @@ class VerifyReport:
     reduction_length: int
     outputs: tuple[Comparison, ...]
     layers: tuple[Comparison, ...] = ()
+    selections: tuple[Comparison, ...] = ()
     notes: tuple[str, ...] = ()
     device: str = ""
 
     @property
     def passed(self) -> bool:
-        return all(one.passed for one in self.outputs)
+        return all(one.passed for one in self.decisive)
+
+    @property
+    def decisive(self) -> tuple[Comparison, ...]:
+        """What the answer comes from."""
+        return self.selections or self.outputs
 
     @property
     def needed(self) -> float:
         """The tolerance with which all outputs would pass; infinite if none would do."""
-        worst = ((float("inf") if one.problem else one.needed) for one in self.outputs)
+        worst = ((float("inf") if one.problem else one.needed) for one in self.decisive)
         return max(worst, default=0.0)
 
 

@@ -96,6 +96,11 @@ def _show(report: compiler.VerifyReport) -> None:
         first = next((one.name for one in report.layers if not one.passed), None)
         console.data(f"first that differs: {first or 'none'}\n")
     console.data(_comparisons("output", report.outputs))
+    if report.selections:
+        console.data(
+            "\noutputs differ behind operators that select by value; each from the library's own values:\n"
+        )
+        console.data(_comparisons("value", report.selections))
     verdict = "within tolerance" if report.passed else "NOT within tolerance"
     place = f"on {report.device}" if report.device else compiler.counted(report.threads, "thread")
     runs = compiler.counted(report.runs, "run")

@@ -71,8 +71,8 @@ def unsupported_operators(inspected: StepResult) -> tuple[UnsupportedOperator, .
 
 
 def worst_output(verified: Mapping[str, Any]) -> Accuracy | None:
-    """The worst comparison of a report of `tk verify`; None where it has none."""
-    outputs = verified.get("outputs")
+    """The worst of the comparisons that decide in a report of `tk verify`; None where it has none."""
+    outputs = verified.get("selections") or verified.get("outputs")
     if not outputs:
         return None
     worst = max(outputs, key=lambda one: math.inf if one["problem"] else _number(one["needed"]))
