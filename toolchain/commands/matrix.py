@@ -101,6 +101,10 @@ def plan_words(
         str | None,
         typer.Option("--disk", metavar="SIZE", help="What the folder of each trial may hold, as `8 GB`."),
     ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", metavar="N", min=1, help="Runs of each verification, as `tk verify`."),
+    ] = None,
     bench_seconds: Annotated[
         float | None, typer.Option("--bench-seconds", metavar="SECONDS", help="Time to measure for.")
     ] = None,
@@ -111,7 +115,8 @@ def plan_words(
     """What the options say."""
     models = {"networks": network, "families": family, "revisions": revision, "files": file}
     place = {"devices": device, "images": image, "engines": docker_host, "workers": worker}
-    whole = {"threads": threads, "precisions": precision, "do": do.split(",") if do else None}
+    lists = {"threads": threads, "precisions": precision, "do": do.split(",") if do else None}
+    whole = {name: tuple(value) for name, value in lists.items() if value} | ({"runs": runs} if runs else {})
     parts: dict[str, dict[str, Any]] = {
         "limits": {"seconds": seconds, "memory": memory, "disk": disk},
         "bench": {"seconds": bench_seconds, "warmup": warmup},
@@ -120,7 +125,7 @@ def plan_words(
         {name: tuple(value) for name, value in {**models, "without": without}.items() if value},
         tuple(target or ()),
         {name: tuple(value) for name, value in place.items() if value},
-        {name: tuple(value) for name, value in whole.items() if value},
+        whole,
         {
             part: {name: value for name, value in fields.items() if value is not None}
             for part, fields in parts.items()

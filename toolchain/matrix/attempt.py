@@ -187,7 +187,14 @@ class Attempt:
 
     def _verify(self, model: Path) -> None:
         place = self.trial.place
-        words = ["verify", str(self.library), f"--model={model}", *_threads(place), *_device(place)]
+        words = [
+            "verify",
+            str(self.library),
+            f"--model={model}",
+            *_threads(place),
+            *_device(place),
+            *_runs(place),
+        ]
         done = self._step(words)
         worst = worst_output(done.document)
         failed = state_after("verify", done)
@@ -281,7 +288,7 @@ def repeating(trial: Trial) -> tuple[str, ...]:
         *([f"--image={place.image}"] if place.image else []),
         *([f"--docker-host={place.engine}"] if place.engine else []),
         *([f"--worker={place.worker}"] if place.worker else []),
-        *_precision(place),
+        *_precision(place), *_runs(place),
         f"--do={','.join(place.do)}", f"--seconds={place.limits.seconds:g}",
         *_container_limits(place.limits),
         *([f"--bench-seconds={place.bench.seconds:g}", f"--warmup={place.bench.warmup:g}"]
@@ -315,6 +322,10 @@ def _threads(place: TrialPlace) -> list[str]:
 
 def _device(place: TrialPlace) -> list[str]:
     return [f"--device={place.selector}"] if place.selector else []
+
+
+def _runs(place: TrialPlace) -> list[str]:
+    return [f"--runs={place.runs}"] if place.runs else []
 
 
 def _precision(place: TrialPlace) -> list[str]:

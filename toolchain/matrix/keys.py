@@ -87,6 +87,7 @@ def trial_key(trial: Trial, digests: ModelDigests, around: Surroundings) -> str:
         repr((place.target, place.selector, place.image, place.engine, place.worker)),
         repr((place.threads, place.precision, do)),
         measured,
+        *((f"{place.runs} runs",) if place.runs and "verify" in do else ()),
     )
 
 

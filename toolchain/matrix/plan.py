@@ -102,7 +102,7 @@ class BenchPlan(_Part):
 class MatrixPlan(_Part):
     """A whole plan. Without targets: all that this machine can compile for.
 
-    scheduler: address of a Dask cluster's, for targets with workers.
+    runs: what `tk verify --runs` takes. scheduler: address of a Dask cluster's, for targets with workers.
     """
 
     title: Annotated[str, StringConstraints(max_length=200)] = ""
@@ -112,6 +112,7 @@ class MatrixPlan(_Part):
     threads: tuple[ThreadCount, ...] = ()
     precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("f32",)
     limits: TrialLimits = TrialLimits()
+    runs: Annotated[int, Field(ge=1, le=1000)] | None = None
     bench: BenchPlan = BenchPlan()
     scheduler: EngineUrl | Literal[""] = ""
 

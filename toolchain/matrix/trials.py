@@ -44,6 +44,7 @@ class TrialPlace:
     do: tuple[TrialStep, ...] = ("compile", "verify")
     limits: TrialLimits = field(default_factory=TrialLimits)
     bench: BenchPlan = field(default_factory=BenchPlan)
+    runs: int | None = None
     most_gflop: float | None = None
 
     @property
@@ -252,6 +253,7 @@ def _places(plan: MatrixPlan, one: TargetPlan, machine: Machine) -> Iterator[Tri
             do=in_order(one.do or plan.do),
             limits=one.limits or plan.limits,
             bench=plan.bench,
+            runs=plan.runs,
             most_gflop=one.most_gflop,
         )
 

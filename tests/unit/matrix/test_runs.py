@@ -153,7 +153,7 @@ def test_the_command_of_a_record_is_its_trial(tmp_path: Path) -> None:
     """Typed again, it is the same model at the same place, with the same key."""
     from toolchain.commands.matrix import plan_words
 
-    plan = plan_of(["mnist"], ("compile", "verify", "bench"), bench={"seconds": 0.5}, threads=[2],
+    plan = plan_of(["mnist"], ("compile", "verify", "bench"), bench={"seconds": 0.5}, threads=[2], runs=3,
                    targets=[{"target": "opencl-cpu", "archs": ["arch-opencl-cpu"], "devices": ["pocl"]}],
                    limits={"seconds": 77, "memory": "3 GB", "disk": "2 GB"})  # fmt: skip
     (record,) = make(tmp_path, plan)
@@ -161,7 +161,7 @@ def test_the_command_of_a_record_is_its_trial(tmp_path: Path) -> None:
     assert words.pop("target") == "opencl-cpu:arch-opencl-cpu"
     assert words == {"network": "mnist", "device": "pocl", "threads": "2", "do": "compile,verify,bench",
                      "seconds": "77", "memory": "3000000000", "disk": "2000000000", "bench-seconds": "0.5",
-                     "warmup": "0.5"}  # fmt: skip
+                     "warmup": "0.5", "runs": "3"}  # fmt: skip
     known = inspect.signature(plan_words).parameters
     assert [one for one in words if one.replace("-", "_") not in known] == []
 
