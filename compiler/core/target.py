@@ -72,6 +72,10 @@ class TargetFacts:
     binds_threads: bool = False
     matrix_rates: tuple[tuple[str, int], ...] = ()
     precision: str = "f32"
+    _limit_of: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_limit_of", dict(self.limits))
 
     @property
     def factors(self) -> DType | None:
@@ -84,10 +88,7 @@ class TargetFacts:
 
     def limit(self, name: str) -> int | None:
         """The limit called `name`, or None when the target has none."""
-        for own, value in reversed(self.limits):  # rules ask for thousands of tiles: no dictionary each time
-            if own == name:
-                return value
-        return None
+        return self._limit_of.get(name)  # rules ask it of thousands of tiles
 
     @property
     def shared_limit(self) -> int | None:

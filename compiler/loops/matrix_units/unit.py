@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from compiler.core.types import F32, TF32, DType
 
@@ -41,14 +42,14 @@ def place_of(modes: Modes, lane: int, register: int) -> int:
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fragment:
     """A tile over the lanes. Lanes whose numbers differ in no mode hold the same elements."""
 
     rows: Modes
     columns: Modes
 
-    @property
+    @cached_property
     def registers(self) -> int:
         """Elements that each lane holds."""
         return math.prod(item.extent for item in (*self.rows, *self.columns) if item.register)
@@ -71,7 +72,7 @@ class Text:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MatrixUnit:
     """One instruction: c += a @ b, by all lanes of a sub-group together.
 
@@ -96,20 +97,20 @@ class MatrixUnit:
     made_of: MatrixUnit | None = None
     opaque: bool = False
 
-    @property
+    @cached_property
     def converts(self) -> bool:
         """Whether lanes convert the factors that they read from shared memory."""
         return self.factor != self.staged or self.made_of is not None
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return size_of(self.c.rows)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         return size_of(self.c.columns)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         return size_of(self.a.columns)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import product
 
 from compiler.core.target import TargetFacts
@@ -113,7 +114,7 @@ def padding_of(unit: MatrixUnit) -> int:
     return _PADDING_BYTES // unit.factor.bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MatrixTile:
     """Sub-groups along rows and columns, products of each along both, and the steps staged at a time.
 
@@ -130,57 +131,62 @@ class MatrixTile:
     copied: int = 0
     beside: int = 0
 
-    @property
+    @cached_property
+    def with_parts(self) -> Callable[[int, int], MatrixTile]:
+        """The same with so many stages, copied or not: made once, with all that is found out about it."""
+        return cache(lambda stages, copied: replace(self, stages=stages, copied=copied))
+
+    @cached_property
     def threads(self) -> int:
         return self.along_rows * self.along_columns * self.unit.lanes
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return self.along_rows * self.own_rows * self.unit.rows
 
-    @property
+    @cached_property
     def columns(self) -> int:
         return self.along_columns * self.own_columns * self.unit.columns
 
-    @property
+    @cached_property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
         own = self.along_rows, self.along_columns, self.own_rows, self.own_columns
         return (*own, self.depth, self.stages, self.copied)
 
-    @property
+    @cached_property
     def padding(self) -> int:
         """Elements between staged rows."""
         return padding_of(self.unit)
 
-    @property
+    @cached_property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
         return max(own * self.stages, self.kept_bytes) + self.beside
 
-    @property
+    @cached_property
     def kept_bytes(self) -> int:
         """The sums of a block, which take the place of the factors if fragments are opaque."""
         return self.rows * (self.columns + KEPT_PADDING) * WORD if self.unit.opaque else 0
 
-    @property
+    @cached_property
     def groups(self) -> int:
         """Sub-groups of a block."""
         return self.along_rows * self.along_columns
 
-    @property
+    @cached_property
     def own(self) -> int:
         """Products of a sub-group in a step of the unit: each adds to another sum."""
         return self.own_rows * self.own_columns
 
-    @property
+    @cached_property
     def unrolled(self) -> int:
         """Steps of the unit that are written out one after the other, of those that are staged."""
         fits = max(1, _WRITTEN_OUT // (self.own + self.own_rows + self.own_columns))
         return min(self.depth // self.unit.steps, 1 << fits.bit_length() - 1)
 
-    @property
+    @cached_property
     def registers(self) -> int:
         """Registers of 32 bits that a thread needs, about; compilers fetch all of a round, then store it."""
         unit = self.unit
@@ -198,17 +204,21 @@ def matrix_options(
 
     few: those that are often best, to compare problems by.
     """
-    along, own, deep = ((1, 2, 4), (1, 2, 4, 8), (16, 32, 64)) if not few else ((1, 2), (1, 2, 4), (32, 64))
-    depths = [depth for depth in deep if depth % unit.steps == 0]
-    tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
     sizes = problem.sizes()
     return [
         Option(staged.value, over_sizes(matrix_tile_cycles(staged, one, facts) for one in sizes))
-        for tile in tiles
+        for tile in _all_tiles(unit, few=few)
         if _shaped(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged.registers <= MOST_REGISTERS and has_room(staged, facts, passed_bytes(staged, problem))
     ]
+
+
+@cache
+def _all_tiles(unit: MatrixUnit, *, few: bool) -> tuple[MatrixTile, ...]:
+    along, own, deep = ((1, 2, 4), (1, 2, 4, 8), (16, 32, 64)) if not few else ((1, 2), (1, 2, 4), (32, 64))
+    depths = [depth for depth in deep if depth % unit.steps == 0]
+    return tuple(MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
 
 
 def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[MatrixTile]:
@@ -224,7 +234,7 @@ def _overlapped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> I
     plain = problem.plain and not (narrow and problem.inner % tile.depth)
     for stages, copied in overlapped(tile, replace(problem, plain=plain), facts, _STAGES):
         if copied or not narrow:
-            yield replace(tile, stages=stages, copied=copied)
+            yield tile.with_parts(stages, copied)
 
 
 def _shaped(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:

@@ -7,9 +7,9 @@ thread_columns` of them in registers. `steps` of the sum are staged in shared me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Protocol
 
@@ -129,7 +129,7 @@ class GemmProblem:
         return [replace(self, smaller=()), *parts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ThreadTile:
     """Threads along rows and columns, what each computes, and the steps that are staged at a time.
 
@@ -147,24 +147,29 @@ class ThreadTile:
     copied: int = 0
     beside: int = 0
 
-    @property
+    @cached_property
+    def with_parts(self) -> Callable[[int, int], ThreadTile]:
+        """The same with so many stages, copied or not: made once, with all that is found out about it."""
+        return cache(lambda stages, copied: replace(self, stages=stages, copied=copied))
+
+    @cached_property
     def threads(self) -> int:
         return self.along_rows * self.along_columns
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return self.along_rows * self.thread_rows
 
-    @property
+    @cached_property
     def columns(self) -> int:
         return self.along_columns * self.thread_columns
 
-    @property
+    @cached_property
     def fetched(self) -> int:
         """Rows and columns of which a part of the sum is fetched in each round."""
         return self.rows + self.columns
 
-    @property
+    @cached_property
     def registers(self) -> int:
         """Registers of 32 bits that a thread needs, about."""
         in_registers = self.stages > 1 and not self.copied
@@ -172,12 +177,12 @@ class ThreadTile:
         own = self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns
         return own + fetched + _OTHER_REGISTERS
 
-    @property
+    @cached_property
     def shared_bytes(self) -> int:
         """Shared memory of a block, with padded rows."""
         return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD + self.beside
 
-    @property
+    @cached_property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
         return (
@@ -242,7 +247,7 @@ def over_sizes(costs: Iterable[float]) -> float:
 
 def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
     for stages, copied in overlapped(tile, problem, facts):
-        yield replace(tile, stages=stages, copied=copied)
+        yield tile.with_parts(stages, copied)
 
 
 def overlapped(
