@@ -289,6 +289,18 @@ class Checker(ExprChecker):
             self.report(f"constant `{buffer.name}` is written")
         if self.private(buffer) and not self.blocks_allowed:
             self.own_memory(buffer)
+        if buffer.scope == ir.CLUSTER and len(buffer.shape) > 1:
+            self.own_part(stmt)
+
+    def own_part(self, stmt: ir.Store | ir.AtomicUpdate) -> None:
+        """Blocks of a cluster read each other's memory, and write their own."""
+        written = stmt.indices[0]
+        iters = {item.var: item.binding for block in self.blocks for item in block.iters}
+        while isinstance(written, Var) and written in iters:
+            written = iters.pop(written)
+        ranks = [loop.var for loop in self.loops if loop.over_ranks]
+        if ranks and written not in ranks:
+            self.report(f"a block writes into another block's part of `{stmt.buffer.name}`")
 
     def own_memory(self, buffer: Buffer) -> None:
         """After lowering, memory of one thread is allocated where that thread runs."""

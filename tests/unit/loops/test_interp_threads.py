@@ -7,6 +7,7 @@ import pytest
 
 from compiler.loops.interp import ProgramError, interpret
 from compiler.loops.text import parse_func
+from compiler.loops.verify import problems_of
 from tests.unit.loops.test_interp import go
 
 THREADS = """
@@ -196,6 +197,12 @@ def test_races_and_barriers_of_clusters(old: str, new: str, found: str) -> None:
     func = parse_func(CLUSTER.replace(old, new))
     with pytest.raises(ProgramError, match=found):
         interpret(func, {"x": np.zeros((2, 4), np.float32)}, races=True)
+
+
+@pytest.mark.parametrize(("rank", "good"), [("r", True), ("0", False), ("1 - r", False)])
+def test_blocks_of_a_cluster_write_their_own_part(rank: str, good: bool) -> None:
+    found = problems_of(parse_func(CLUSTER.replace("parts[r, t] = s", f"parts[{rank}, t] = s")), "lowered")
+    assert any("into another block's part of `parts`" in item for item in found) != good, found
 
 
 @pytest.mark.parametrize("cond", ["r < 1", "t < 1", "r + t < 2"])
