@@ -71,29 +71,30 @@ class Record:
     def add(self, row: Row) -> None:
         """Keep a row, on file, too."""
         self.rows[row.job] = row
-        save(
-            self.name,
-            {
-                "machine": self.facts,
-                "device": self.device,
-                "rows": [asdict(one) for one in self.rows.values()],
-            },
-            f"{self.target}: {self.device}\n\n{table(list(self.rows.values()))}",
-        )
+        rows = list(self.rows.values())
+        self.keep(self.name, rows, f"{self.target}: {self.device}\n\n{table(rows)}")
+
+    def keep(self, name: str, rows: Sequence[Any], text: str) -> None:
+        """Write a file of rows that `kept` finds again."""
+        content = {"machine": self.facts, "device": self.device, "rows": [asdict(one) for one in rows]}
+        save(name, content, text)
+
+    def kept(self, name: str) -> list[dict[str, Any]]:
+        """The rows without a problem of a file of the same state of the project and of this device."""
+        path = WORK / f"{name}.json"
+        if not path.exists():
+            return []
+        found = json.loads(path.read_text(encoding="utf-8"))
+        same = found["machine"]["commit"] == self.facts["commit"] != ""
+        return [
+            one for one in found["rows"] if same and found["device"] == self.device and not one["problem"]
+        ]
 
     def resume(self) -> None:
         """Take what the file holds of the same state of the project, but for what had a problem."""
-        path = WORK / f"{self.name}.json"
-        if not path.exists():
-            return
-        found = json.loads(path.read_text(encoding="utf-8"))
-        same = found["machine"]["commit"] == self.facts["commit"] != ""
-        if not same or found["device"] != self.device:
-            return
-        for one in found["rows"]:
+        for one in self.kept(self.name):
             kernels = tuple(Kernel(**item) for item in one.pop("kernels"))
-            row = Row(**one, kernels=kernels)
-            self.rows |= {} if row.problem else {row.job: row}
+            self.rows[one["job"]] = Row(**one, kernels=kernels)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -138,12 +139,11 @@ class Plan:
 
 def verify_all(plan: Plan, record: Record) -> None:
     """Compile and verify all jobs, as many at once as there are processors."""
-    verify_jobs(plan, record, plan.jobs)
+    verify_jobs(plan, record, plan.jobs, _SHARE if len(plan.stages) > 1 else 1.0)
 
 
-def verify_jobs(plan: Plan, record: Record, jobs: Sequence[Job]) -> None:
-    """Compile and verify those of some jobs that were not before, in a part of the time that is left."""
-    share = _SHARE if len(plan.stages) > 1 else 1.0
+def verify_jobs(plan: Plan, record: Record, jobs: Sequence[Job], share: float) -> None:
+    """Compile and verify those of some jobs that were not before, in a share of the time that is left."""
     end = time.monotonic() + share * plan.left
     plan.models.mkdir(parents=True, exist_ok=True)
     where = [plan.target, str(plan.models)]
@@ -182,8 +182,10 @@ def time_all(plan: Plan, record: Record) -> None:
 
 def compare_all(plan: Plan, record: Record) -> None:
     """Time what rules of the compiler change with and without them."""
-    wanted = gpu_rules.comparisons()
-    verify_jobs(plan, record, gpu_rules.jobs_of(wanted))
+    name, wanted = f"gpu-rules-{plan.target}", gpu_rules.comparisons()
+    known = {(one["rule"], one["job"]): gpu_rules.Comparison(**one) for one in record.kept(name)}
+    wanted = tuple((rule, job) for rule, job in wanted if (rule, str(job)) not in known)
+    verify_jobs(plan, record, gpu_rules.jobs_of(wanted), _SHARE)
 
     def time_job(job: Job) -> Row:
         row = record.rows[str(job)]
@@ -193,10 +195,10 @@ def compare_all(plan: Plan, record: Record) -> None:
             return replace(row, problem="not timed: no time was left")
         return answered(job, "whole", [plan.target, str(plan.models), str(plan.seconds)], plan.left)
 
-    rows: list[gpu_rules.Comparison] = []
+    rows = list(known.values())
     for rule, job in wanted:
         rows.append(gpu_rules.compared(rule, job, time_job))
-        save("gpu-rules", {"rows": [asdict(one) for one in rows]}, gpu_rules.table(rows))
+        record.keep(name, rows, gpu_rules.table(rows))
         print(f"{rule}, {job}: {rows[-1].ratio or rows[-1].problem}", flush=True)
 
 

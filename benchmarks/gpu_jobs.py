@@ -93,7 +93,7 @@ def verified(job: Job, target: str, models: Path) -> Row:
         ""
         if found.passed
         else "; ".join(
-            f"{one.name}: {one.problem or 'wrong result'}" for one in found.outputs if not one.passed
+            f"{one.name}: {one.problem or 'wrong result'}" for one in found.decisive if not one.passed
         )
     )
     return Row(str(job), found.needed, problem=problem, kernels=() if problem else predicted(library))

@@ -4,3 +4,6 @@ from __future__ import annotations
 
 MASKED_MEMORY = "masked_memory"
 """The first n lanes of a vector of 32-bit elements are loaded and stored by one instruction."""
+
+LAST_BLOCK = "last_block"
+"""A block sees which of several comes last to a counter, and what the others wrote before (CUDA and HIP)."""

@@ -298,7 +298,7 @@ class Checker(ExprChecker):
         iters = {item.var: item.binding for block in self.blocks for item in block.iters}
         while isinstance(written, Var) and written in iters:
             written = iters.pop(written)
-        ranks = [loop.var for loop in self.loops if loop.over_ranks]
+        ranks = [loop.var for loop in self.loops if loop.over_ranks and loop.extent != ir.const(1)]
         if ranks and written not in ranks:
             self.report(f"a block writes into another block's part of `{stmt.buffer.name}`")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.types import dtype
@@ -24,6 +23,7 @@ from compiler.loops.ir import (
     GLOBAL,
     IN_PLACE,
     PART,
+    RANK,
     REGISTER,
     WORKSPACE,
     Alloc,
@@ -45,9 +45,11 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.names import fresh, names_in
-from compiler.loops.queries import int_of, variables
+from compiler.loops.queries import int_of
+from compiler.loops.regions import buffers_read, buffers_written
 from compiler.loops.simplify import substitute
 from compiler.loops.walk import Rewriter, with_body
+from compiler.lower.hoist_guards import JoinGuards
 
 _COUNT = dtype("u32")
 
@@ -69,6 +71,10 @@ def part_blocks(stmt: Stmt, grid: Sequence[For], names: set[str]) -> tuple[Stmt,
         raise _misplaced(loop)
     if blocks == 1 or not rest:
         return seq(loop.body, *rest), loop, None
+    if hidden := [
+        item.name for item in buffers_written(loop.body) & buffers_read(seq(*rest)) if item.scope != GLOBAL
+    ]:
+        raise _unseen(loop, sorted(hidden))
     tile, tiles = _number(grid)
     counter = Buffer(fresh("came", names), _COUNT, (const(tiles),), GLOBAL)
     return seq(loop.body, LastBlock(counter, (tile,), blocks, seq(*rest))), loop, counter
@@ -94,13 +100,16 @@ def gather_reads(func: Func) -> Func:
     return with_body(func, _InLastBlocks(names_in(func.body), in_place).visit(func.body))
 
 
+_JOINED = JoinGuards(frozenset(ForKind) - {ForKind.BOUND}, waits=True)
+
+
 @dataclass(eq=False)
 class _InLastBlocks(Rewriter):
     names: set[str]
     in_place: bool
 
     def visit_lastblock(self, item: LastBlock) -> Stmt:
-        body = _JoinGuards().visit(item.body)
+        body = _JOINED.visit(item.body)
         return item.replace(body=body if self.in_place else _StoreLate(self.names).visit(body))
 
 
@@ -138,7 +147,7 @@ def _chain(stmt: Stmt) -> tuple[list[For], Store] | None:
         if isinstance(stmt, For) and stmt.kind in _WRITTEN_OUT and int_of(stmt.extent):
             loops.append(stmt)
             stmt = stmt.body
-        elif _is_guard(stmt):
+        elif _JOINED.guards(stmt):
             stmt = stmt.then
         else:
             return None
@@ -150,40 +159,6 @@ def _chain(stmt: Stmt) -> tuple[list[For], Store] | None:
 
 
 _WRITTEN_OUT = (ForKind.UNROLLED, ForKind.VECTORIZED)
-
-
-@dataclass(eq=False)
-class _JoinGuards(Rewriter):
-    """From the inside outwards. Conditions on memory stay where they are: what is between may change it."""
-
-    def visit_seq(self, item: Seq) -> Stmt:
-        joined: list[Stmt] = []
-        for one in map(self.visit, item.stmts):
-            last = joined[-1] if joined else None
-            if _is_guard(one) and _is_guard(last) and one.cond == last.cond:
-                joined[-1] = last.replace(then=seq(last.then, one.then))
-            else:
-                joined.append(one)
-        return seq(*joined)
-
-    def visit_for(self, item: For) -> Stmt:
-        done = self.parts(item)
-        inside = done.body
-        if not _is_guard(inside) or done.var.name in variables(inside.cond) or done.kind is ForKind.BOUND:
-            return done
-        return inside.replace(then=done.replace(body=inside.then))
-
-    def visit_alloc(self, item: Alloc) -> Stmt:
-        done = self.parts(item)
-        inside = done.body
-        return inside.replace(then=done.replace(body=inside.then)) if _is_guard(inside) else done
-
-
-def _is_guard(stmt: Stmt | None) -> TypeGuard[If]:
-    """Whether a statement is a condition on loops alone around others."""
-    if not isinstance(stmt, If) or stmt.orelse is not None:
-        return False
-    return not any(isinstance(item, Load) for item in stmt.cond.walk())
 
 
 def _number(grid: Sequence[For]) -> tuple[Expr, int]:
@@ -205,4 +180,13 @@ def _misplaced(loop: For) -> BadInputError:
         where=f"loop {loop.var.name}",
         why=f"the blocks of {PART} come directly inside of the other loops over blocks, with known extents",
         hint="reorder the loop to the outside, and let what follows it be done by one of the blocks",
+    )
+
+
+def _unseen(loop: For, names: Sequence[str]) -> BadInputError:
+    return BadInputError(
+        f"loop {loop.var.name} cannot be bound to {loop.tag}",
+        where=", ".join(names),
+        why="what follows the loop reads there, and blocks see nothing of each other but global memory",
+        hint=f"set_scope to {GLOBAL}, or bind the loop to {RANK} where blocks form clusters",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.core.types import U8
-from compiler.loops.ir import SHARED, Alloc, Barrier, Buffer, Call, For, Func, Seq, Stmt, const, seq
+from compiler.loops.ir import CLUSTER, SHARED, Alloc, Barrier, Buffer, Call, For, Func, Seq, Stmt, const, seq
 from compiler.loops.matrix_units.tile_calls import STORE, memory_of
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
@@ -75,7 +75,7 @@ def _parted(stmt: Stmt, staged: set[Buffer], sums: set[Buffer]) -> Stmt | None:
     if any(_uses(one, staged) for one in after):
         return None
     if not _uses(here, staged):
-        met = before and isinstance(before[-1], Barrier)
+        met = before and isinstance(before[-1], Barrier) and before[-1].scope in (SHARED, CLUSTER)
         return stmt if met else seq(*before, Barrier(SHARED), here, *after)
     inside = _parted(here, staged, sums)
     return None if inside is None else seq(*before, inside, *after)

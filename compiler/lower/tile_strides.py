@@ -9,6 +9,7 @@ from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import AddressOf, Call, Expr, Func, binary
 from compiler.loops.matrix_units.tile_calls import LOADS, STORE
 from compiler.loops.simplify import Simplifier
+from compiler.loops.walk import with_body
 
 
 def tile_strides(func: Func) -> Func:
@@ -18,9 +19,11 @@ def tile_strides(func: Func) -> Func:
         if not isinstance(item, Call) or item.name not in (*LOADS, STORE):
             return None
         memory = item.args[0 if item.name == STORE else 1]
+        if not isinstance(item.args[2], AddressOf):
+            return None
         return item.replace(args=(*item.args[:2], _stride(memory, item.args[2])))
 
-    return func.replace(body=rewrite_nodes(func.body, numbered))
+    return with_body(func, rewrite_nodes(func.body, numbered))
 
 
 def _stride(memory: Expr, following: Expr) -> Expr:

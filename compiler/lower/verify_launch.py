@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
@@ -156,12 +157,13 @@ class _Launch:
 
     def _grid(self) -> Iterator[LaunchProblem]:
         for tag, extent in (self._extents("blockIdx.") | self._extents(PART)).items():
-            limit = self.facts.limit("grid_z" if tag == PART else f"grid_{tag[-1]}")
+            axis = "z" if tag == PART else tag[-1]
+            limit = self.facts.limit(f"grid_{axis}")
             if limit is not None and extent > limit:
                 yield LaunchProblem(
-                    f"a grid of {extent} blocks along {tag[-1]} is too large",
+                    f"a grid of {extent} blocks along {axis} is too large",
                     self._where(f"{tag} = {extent}"),
-                    f"{self._device()} starts at most {limit} blocks along {tag[-1]}",
+                    f"{self._device()} starts at most {limit} blocks along {axis}",
                     "bind the longest loop to blockIdx.x, or fuse it with the one bound there",
                 )
 
@@ -174,6 +176,13 @@ class _Launch:
                 self._where(f"{RANK} = {count}"),
                 f"{self._device()} has clusters of {limit} blocks at most",
                 "split the loop and bind the outer part to blockIdx, or none of it",
+            )
+        if self._loops(PART) and LAST_BLOCK not in self.facts.intrinsics:
+            yield LaunchProblem(
+                f"no block is the last one behind {PART}",
+                self._where(f"{PART} = {math.prod(self._extents(PART).values())}"),
+                f"{self._device()} has no counters that blocks come to",
+                "bind the loop to blockIdx, and leave what follows to another launch",
             )
         along_z = [tag for tag in (RANK, PART, "blockIdx.z") if self._loops(tag)]
         if len(along_z) > 1:

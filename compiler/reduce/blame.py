@@ -25,20 +25,25 @@ from compiler.reduce.trial import (
 )
 from compiler.stages.optional import (
     BLOCK_LAYOUTS,
+    CLUSTERS,
     FUSE,
     FUSION,
     GRAPH_REWRITE,
     IN_PLACE,
+    LAST_BLOCKS,
     LAYOUT_CHOICE,
     LOWERING_PASS,
     OPTIONAL_PASSES,
+    PARALLEL_BRANCHES,
     SCHEDULING,
     SHARE_MEMORY,
 )
 from compiler.targets import get_target
 
-_PLANS = (IN_PLACE, SHARE_MEMORY, BLOCK_LAYOUTS)
+_PLANS = (PARALLEL_BRANCHES, IN_PLACE, SHARE_MEMORY, BLOCK_LAYOUTS)
 """What no interpreter runs: of these, one without which the fault is gone is to blame."""
+_AMONG_BLOCKS = (CLUSTERS, LAST_BLOCKS)
+"""Rules whose faults may be those of counters, fences and barriers of a device."""
 _FOLDERS = {
     "frontend/": "import",
     "graph/rewrites/": GRAPH_REWRITE,
@@ -213,7 +218,7 @@ class _Blame:
             name = (alone or gone)[0]
             kind, not_run = OPTIONAL_PASSES[name], self.culprit.not_run
             self.culprit = Culprit(kind, name, _GONE, passes=gone, not_run=not_run)
-        elif self.culprit.not_run:
+        elif self.culprit.not_run or self._from_a_rule():
             return
         elif self._gone(steps, threads=1):
             self.culprit = Culprit(RUNTIME, "threads", "it is right with one thread")
@@ -222,6 +227,20 @@ class _Blame:
             if not is_callable(get_target(setup.target, setup.arch)):
                 self.culprit = Culprit(RENDER, "text, plan or runtime", "every step keeps the meaning")
                 self._not_run("calling kernels one by one: they are no code of this machine's processor")
+
+    def _from_a_rule(self) -> bool:
+        """Whether the fault is gone without a rule whose blocks wait for each other, which no loops show."""
+        setup = self.checker.setup
+        if get_target(setup.target, setup.arch).device is None:
+            return False
+        gone = tuple(
+            one
+            for one in _AMONG_BLOCKS
+            if self.checker.outcome(self.candidate, without=(*setup.without, one)).kind == OK
+        )
+        if gone:
+            self.culprit = Culprit(OPTIONAL_PASSES[gone[0]], gone[0], _GONE, passes=gone)
+        return bool(gone)
 
     def _not_run(self, what: str) -> None:
         self.culprit = replace(self.culprit, not_run=(*self.culprit.not_run, what))

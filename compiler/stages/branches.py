@@ -15,9 +15,8 @@ from typing import Self
 from compiler.core.target import TargetFacts
 from compiler.graph.branches import Branches, latest, members
 from compiler.render.launch import Launch
+from compiler.schedule.rules.threads.split_k import BESIDE_WORK_SECONDS
 
-_LAUNCH_SECONDS = 2.2e-6
-"""Of a launch beside its work: measured on an H100 (decisions 40 and 42)."""
 _WHOLE_SECONDS = 0.25e-6
 """What an edge costs more where a launch cannot come before the end of the one in front of it.
 
@@ -57,7 +56,7 @@ class Work:
         seconds = max(ideal / (_REACHED * filled), _SHORTEST_SECONDS)
         room = max(prod(one.grid) / (units * _resident(one, facts)) for one in launches)
         share = min(1.0, max(room, ideal / seconds / _TOGETHER))
-        return cls(seconds + _LAUNCH_SECONDS * (len(launches) - 1), share)
+        return cls(seconds + BESIDE_WORK_SECONDS * (len(launches) - 1), share)
 
 
 def _resident(launch: Launch, facts: TargetFacts) -> int:
@@ -81,7 +80,7 @@ class Planned:
 def possible_branches(
     works: Sequence[Work], needs: Sequence[int], facts: TargetFacts, *, free: bool = False
 ) -> list[Planned]:
-    """Branches that pay by estimate, the best first; the last one is always a single branch.
+    """Several branches, where they pay by estimate: the best first.
 
     needs: of each step those that it has to come behind, as bits. free: edges between branches cost nothing,
     and all launches have room beside others.
@@ -92,7 +91,7 @@ def possible_branches(
     single = _Schedule(1, edge, 0.0).of(works, needs)
     tried = [_Schedule(count, edge, won).of(works, needs) for count in most for won in _RELUCTANCE]
     better = {one.branches: one for one in tried if one.seconds * _DOUBT < single.seconds}
-    return [*sorted(better.values(), key=lambda one: one.seconds), single]
+    return sorted(better.values(), key=lambda one: one.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +142,12 @@ class _Schedule:
         extra = _WHOLE_SECONDS if waits else 0.0
         ready = [self.ends[step] + extra + self.edge for step in waits]
         ready += [] if previous is None else [self.ends[previous] + extra]
-        return _Place(branch, self._free(max(ready, default=0.0) + _LAUNCH_SECONDS, work), waits)
+        return _Place(branch, self._free(max(ready, default=0.0) + BESIDE_WORK_SECONDS, work), waits)
 
     def _free(self, ready: float, work: Work) -> float:
         """From when on there is room for a step up to its end; what waits for that long has won nothing."""
         others = [one for one in self.busy if one[1] > ready]
-        later = (end + min(end - ready, _LAUNCH_SECONDS) for end in sorted({end for _, end, _ in others}))
+        later = (end + min(end - ready, BESIDE_WORK_SECONDS) for end in sorted({end for _, end, _ in others}))
         return next(begin for begin in (ready, *later) if self._fits(begin, work, others))
 
     @staticmethod

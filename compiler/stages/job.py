@@ -58,10 +58,14 @@ class CompileJob:
         _check_stage(options.stop_after)
         limits = Limits(options.limits)
         if options.without or options.limits:
-            from compiler.stages.optional import check_optional, without_rules  # imports the passes
+            from compiler.stages.optional import (
+                check_limits,
+                check_optional,
+                without_rules,
+            )  # imports the passes
 
             check_optional(options.without, "--without")
-            check_optional(options.limits, "--limit")
+            check_limits(options.limits, "--limit")
             never = {name for name, most in options.limits.items() if most == 0}
             target = without_rules(target, never.union(options.without))
         edit = read_edit(options.start_from) if options.start_from else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import OPTIONAL
 from compiler.lower import PASSES as LOWERING
-from compiler.targets.gpu import LAST_BLOCK
 from compiler.targets.target import Target
 
 FUSE, FUSE_ATTENTION, FUSE_SCORES = "fuse", "fuse-attention", "fuse-scores"
@@ -64,6 +64,18 @@ _REQUIRED = {
     *(item.name for item in REWRITES if not item.optional),
     *(name for name, _ in LOWERING if name not in OPTIONAL),
 }
+
+
+def check_limits(limits: Mapping[str, int], where: str) -> None:
+    """As `check_optional`; UsageError also for a number of what is left out as a whole or not at all."""
+    check_optional(limits, where)
+    for name in (CLUSTERS, LAST_BLOCKS):
+        if limits.get(name):
+            raise UsageError(
+                f"`{name}` has no limit but 0",
+                where=where,
+                why="a target has it or not, nobody counts where it is applied",
+            )
 
 
 def check_optional(names: Iterable[str], where: str) -> None:

@@ -264,10 +264,10 @@ def _stored(
     for planned in possible_branches(works, needs, job.target.facts, free=free):
         branches = planned.branches
         found = plan_storage(laid_out, uses, shared=shared, together=on_device, branches=branches)
-        if branches.count == 1 or found.plan.bytes <= _MOST_GROWTH * storage.plan.bytes:
+        if found.plan.bytes <= _MOST_GROWTH * storage.plan.bytes:
             _check_order(laid_out, uses, found, branches)
             return found, branches
-    raise InternalError("no branches are left, not even a single one")
+    return storage, one_branch(len(steps))
 
 
 def _may_fork(graph: Graph, kernels: Sequence[Kernel], job: CompileJob) -> bool:

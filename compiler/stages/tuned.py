@@ -53,11 +53,11 @@ class GraphChoices:
     """What was decided about a graph.
 
     fusion: most operators of a kernel, None for as many as fit. attention: whether each is one kernel.
-    depthwise, elementwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of
-    them, and with what makes their images element by element. chains: whether small layers that read each
-    other may be one kernel. layout: where layouts come from. branches: which launches are side by side.
-    record: the id of the tuning record behind that. decisions, offered: by name, what was taken and what else
-    there was. workload: what the graph has to do.
+    depthwise: whether 1 x 1 convolutions may be one kernel with the depthwise ones in front of them.
+    elementwise: whether convolutions may be with what makes their images element by element. chains: whether
+    small layers that read each other may be one kernel. layout: where layouts come from. branches: which
+    launches are side by side. record: the id of the tuning record behind that. decisions, offered: by name,
+    what was taken and what else there was. workload: what the graph has to do.
     """
 
     fusion: int | None = None

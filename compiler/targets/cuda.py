@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import CUDA
@@ -12,7 +13,6 @@ from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import DeviceLanguage, Images, Module
 from compiler.targets.gpu import (
-    LAST_BLOCK,
     GpuArch,
     build_images,
     chosen_archs,

@@ -24,9 +24,6 @@ SHUFFLES = frozenset({"subgroup_shuffle_xor"})
 _BRANCHES = 4
 """Of a recorded run, at most: as many as the widest of the networks have (Inception's)."""
 
-LAST_BLOCK = "last_block"
-"""Of languages in which a block sees what others wrote that came to a counter before it (CUDA and HIP)."""
-
 _VECTOR_BITS = 128
 """The widest load or store of one thread."""
 
@@ -116,7 +113,8 @@ INTEL_DG2 = gpu_arch(
 """GPUs of Intel with matrix engines, whose tiles have as many columns as a sub-group lanes.
 
 An Xe core has 64 and 128 hardware threads, each with 128 registers of 64 and of 32 bytes, and 128 KB of
-shared memory (oneAPI GPU Optimization Guide, "Intel Xe GPU Architecture"); the rest is of data sheets.
+shared memory, of which a block may take 64 on DG2 (oneAPI GPU Optimization Guide, "Intel Xe GPU
+Architecture"); the rest is of data sheets.
 """
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import partial
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import HIP
 from compiler.targets.cpu import plan_flags
 from compiler.targets.device import DeviceLanguage, Images, Module
 from compiler.targets.gpu import (
-    LAST_BLOCK,
     GpuArch,
     Tool,
     build_images,

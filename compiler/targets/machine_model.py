@@ -92,7 +92,7 @@ def machine_code(
     parts = [*loops, (None, outside - late), *([(None, outside & late)] if late else [])]
     ports = PORTS.get(arch)
     machine = PortMachine(card, ports, way.passes) if ports is not None else None
-    regions = [_region(function, loop, blocks, way, machine) for loop, blocks in parts]
+    regions = [_region(function, loop, blocks, way, machine, late) for loop, blocks in parts]
     executed, traffic = _executed(function, way, card, launch, late)
     every = [one for block in function.blocks for one in block.instructions]
     code = MachineCode(
@@ -193,9 +193,10 @@ def _region(
     blocks: frozenset[int],
     way: Way,
     machine: PortMachine | None,
+    behind_counter: frozenset[int],
 ) -> _Region:
     rounds = way.counts.get(loop.head, 0) if loop else 1
-    late = bool(blocks) and blocks <= function.behind_counter
+    late = bool(blocks) and blocks <= behind_counter
     body = function.instructions(blocks)
     code = LoopCode(
         label=function.blocks[loop.head].label if loop else "",

@@ -116,7 +116,7 @@ def _place(library: Model, context: Context, request: BenchRequest) -> _Place:
         return _Place(context.threads)
     unused = "--threads has no use here: the device's driver decides" if request.threads is not None else ""
     if _is_emulated(request):
-        slow = "the emulator looks after every access: its times say nothing about a GPU's"
+        slow = "the emulator runs kernels on this machine's cores: its times say nothing about a GPU's"
         return _Place(None, tuple(filter(None, (unused, slow))))
     manifest = library.manifest
     facts = get_target(str(manifest.get("target", "")), str(manifest.get("arch", ""))).facts

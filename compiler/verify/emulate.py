@@ -25,7 +25,7 @@ from compiler.runtime.library import SOURCES
 from compiler.targets.device import SOURCE
 from compiler.targets.toolchain import Cxx, find_cxx
 
-EMULATOR = Path(__file__).resolve().parent.parent / "runtime" / "emulator"
+_EMULATOR_SOURCES = Path(__file__).resolve().parent.parent / "runtime" / "emulator"
 
 _FLAGS = (
     "-std=c++17",
@@ -177,7 +177,7 @@ def build_emulation(
         return found
     units = [(_UNIT, unit, flags) for unit in _units(module)]
     # One unit: more than half of the time for each file alone would be that of reading standard headers.
-    runtime = "".join(f'#include "{path.name}"\n' for path in sorted(EMULATOR.glob("*.cpp")))
+    runtime = "".join(f'#include "{path.name}"\n' for path in sorted(_EMULATOR_SOURCES.glob("*.cpp")))
     units.append(("emulator.cpp", runtime, runtime_flags))
     compile_one = partial(_object, cxx=compiler, cache=cache, headers=headers)
     with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
@@ -241,7 +241,7 @@ def _units(module: EmulatedModule) -> list[str]:
 
 
 def _headers_digest() -> str:
-    paths = [*sorted(EMULATOR.glob("*")), SOURCES / "emulation.h"]
+    paths = [*sorted(_EMULATOR_SOURCES.glob("*")), SOURCES / "emulation.h"]
     return content_key(*(part for path in paths if path.is_file() for part in (path.name, sha256_file(path))))
 
 
@@ -249,7 +249,7 @@ def _object(
     name: str, text: str, flags: Sequence[str], *, cxx: Cxx, cache: ContentCache, headers: str
 ) -> Path:
     key = content_key("emulated", name, text, headers, cxx.identity, *flags)
-    includes = ["-I", str(EMULATOR), "-I", str(SOURCES)]
+    includes = ["-I", str(_EMULATOR_SOURCES), "-I", str(SOURCES)]
     if name == _UNIT:
         includes += ["-include", "tk_emulator.h"]
     argv = [cxx.path, *flags, *includes, "-c", name, "-o", "made.o"]

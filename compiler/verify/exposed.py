@@ -32,13 +32,17 @@ def run_exposed(
 
     Most kernels come from the cache. `progress` is told of the compile, which takes most of the time.
     """
+    made = library.manifest
     options = CompileOptions(
         output=model.with_suffix(".so"),
-        target=str(library.manifest["target"]),
-        arch=str(library.manifest["arch"]),
-        precision=precision_of(library.manifest),
+        target=str(made["target"]),
+        arch=str(made["arch"]),
+        precision=precision_of(made),
         shapes={one.name: feeds[one.name].shape for one in library.inputs},
         binds=request.binds,
+        without=tuple(made.get("without", ())),
+        conservative=tuple(made.get("conservative", ())),
+        limits=made.get("limits", {}),
     )
     compile_model(model, options, progress=progress)
     progress("values between kernels", 0, 0)

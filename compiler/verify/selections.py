@@ -68,7 +68,8 @@ def compare_selections(
         model = write_exposed(request.model, more, directory)
         actual, manifest = run_exposed(request, library, model, feeds, progress)
         if not all(
-            np.array_equal(actual[name], outputs[name], equal_nan=_has_nan(outputs[name])) for name in outputs
+            np.array_equal(actual[name], outputs[name], equal_nan=_may_hold_nan(outputs[name]))
+            for name in outputs
         ):
             return ()
         given = {name: actual[name] for name in names}
@@ -84,7 +85,7 @@ def compare_selections(
     )
 
 
-def _has_nan(array: Array) -> bool:
+def _may_hold_nan(array: Array) -> bool:
     return array.dtype.kind == "f"
 
 

@@ -241,9 +241,12 @@ def test_rules_are_timed_on_and_off(
 ) -> None:
     rules = {"fuse": ("mnist", "mnist+f16")}
     monkeypatch.setattr(plan.gpu_rules, "RULES", rules)
-    found = plan.Plan("opencl-cpu", (), ("rules",), time.monotonic() + 60, 0.05, tmp_path / "models")
+    found = plan.Plan("opencl-cpu", (), ("rules",), time.monotonic() + 600, 0.05, tmp_path / "models")
     record = plan.Record("cpu", "this machine", {"commit": "abc"})
-    monkeypatch.setattr(plan, "save", lambda *_: None)
+    monkeypatch.setattr(plan, "WORK", tmp_path)
+    monkeypatch.setattr(
+        plan, "save", lambda name, content, _: (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    )
     plan.compare_all(found, record)
     assert {"mnist", "mnist-without-fuse", "mnist+f16", "mnist+f16-without-fuse"} == set(record.rows)
     first, second = capsys.readouterr().out.splitlines()[-2:]
@@ -251,6 +254,11 @@ def test_rules_are_timed_on_and_off(
     assert "products cannot be rounded to f16" in second
     made = plan.library_path(plan.Job.parse("mnist-without-fuse"), "opencl-cpu", tmp_path / "models")
     assert compiler.manifest_of(made)["without"] == ["fuse"]
+    plan.compare_all(found, plan.Record("cpu", "this machine", {"commit": "abc"}))
+    (again,) = capsys.readouterr().out.splitlines()[-1:]
+    assert again.startswith("fuse, mnist+f16: ")  # what went wrong, and nothing else
+    rows = json.loads((tmp_path / "gpu-rules-opencl-cpu.json").read_text())["rows"]
+    assert [one["job"] for one in rows] == ["mnist", "mnist+f16"]
 
 
 def test_turns_weigh_on_both_alike(plan: Any) -> None:

@@ -41,3 +41,10 @@ def test_what_is_left_out_is_not_made(
         compiler.compile_model(tmp_path / "m.onnx", options)
         text = "".join(path.read_text() for path in (tmp_path / "d").rglob("*") if path.is_file())
         assert (sign in text) == (not ways)
+
+
+def test_what_nobody_counts_has_no_limit(tmp_path: Path) -> None:
+    onnx.save(convolution(8, 7, 1), tmp_path / "m.onnx")
+    options = compiler.CompileOptions(tmp_path / "m.so", limits={CLUSTERS: 3})
+    with pytest.raises(compiler.UsageError, match="`clusters` has no limit but 0"):
+        compiler.compile_model(tmp_path / "m.onnx", options)

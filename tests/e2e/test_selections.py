@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler.verify import selections
+from compiler.verify import exposed, selections
 from compiler.verify.check import verify_here
 from compiler.verify.report import VerifyReport, VerifyRequest
 
@@ -91,6 +91,23 @@ def test_defects_are_found(made: tuple[Path, Path, Path], name: str) -> None:
         report = _verified(library, model, ones)
     assert not report.passed
     assert not next(one for one in report.selections if one.name == name).passed
+
+
+def test_why_it_is_not_compared(made: tuple[Path, Path, Path]) -> None:
+    model, library, ones = made
+    with patch.object(selections, "run_exposed", side_effect=compiler.BuildError("no compiler")):
+        report = _verified(library, model, ones)
+    assert not report.passed
+    assert "not compared from the library's own values: no compiler" in report.notes
+
+
+def test_compiled_as_the_library_was(made: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    model, _, ones = made
+    library = tmp_path / "unfused.so"
+    compiler.compile_model(model, compiler.CompileOptions(output=library, without=("fuse",)))
+    with patch.object(exposed, "compile_model", wraps=exposed.compile_model) as compiled:
+        assert _verified(library, model, ones).passed
+    assert {call.args[1].without for call in compiled.call_args_list} == {("fuse",)}
 
 
 def test_what_is_selected_from(made: tuple[Path, Path, Path]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.interp import interpret
 from compiler.loops.interp_values import ProgramError
@@ -12,10 +15,13 @@ from compiler.loops.ir import Alloc, Barrier, LastBlock, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import problems_of
 from compiler.lower.last_block import gather_reads
+from compiler.lower.verify_launch import verify_launch
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from tests.support.gpu import HOPPER
 from tests.support.kernels import lower_all, lower_steps
+
+COUNTING = replace(HOPPER, intrinsics=HOPPER.intrinsics | {LAST_BLOCK})
 
 SCHEDULED = """
 func f(x: f32[4, 6]) -> (y: f32[6])
@@ -57,7 +63,7 @@ TURNED = FLAT.replace("parts[k * 6 + i * 3 + t]", "parts[k * 6 + i * 3 + 2 - t]"
 def test_what_follows_parts_is_done_by_the_last_block() -> None:
     func = parse_func(SCHEDULED)
     np.testing.assert_array_equal(interpret(func, {"x": X})["y"], WANTED)
-    lowered = lower_all(func, HOPPER)
+    lowered = lower_all(func, COUNTING)
     assert lowered == parse_func(FLAT)
     assert not any(isinstance(item, Barrier) for item in statements(lowered.body))
 
@@ -132,12 +138,25 @@ def test_the_verifier(old: str, new: str, found: str) -> None:
 def test_parts_stand_inside_of_the_other_loops_over_blocks() -> None:
     outside = SCHEDULED.replace("blockIdx.x", "first").replace("blockPart", "blockIdx.x")
     with pytest.raises(BadInputError, match="cannot be bound"):
-        lower_all(parse_func(outside.replace("first", "blockPart")), HOPPER)
+        lower_all(parse_func(outside.replace("first", "blockPart")), COUNTING)
+
+
+def test_blocks_see_global_memory_alone_of_each_other() -> None:
+    shared = SCHEDULED.replace("local parts: f32[4, 6]", "local parts: f32[4, 6] @shared")
+    with pytest.raises(BadInputError, match="cannot be bound") as caught:
+        lower_all(parse_func(shared), COUNTING)
+    assert caught.value.where == "parts"
+    assert "set_scope to global" in caught.value.hint
+
+
+def test_devices_without_counters_are_refused() -> None:
+    with pytest.raises(BadInputError, match="no block is the last one behind blockPart"):
+        verify_launch(parse_func(FLAT), HOPPER)
 
 
 @pytest.mark.parametrize("words", [CUDA, HIP], ids=["cuda", "hip"])
 def test_text(words: object) -> None:
-    launch = render_launches(parse_func(FLAT), 0, words, HOPPER)  # type: ignore[arg-type]
+    launch = render_launches(parse_func(FLAT), 0, words, COUNTING)  # type: ignore[arg-type]
     assert launch.launches[0].grid == (2, 1, 4)
     assert launch.launches[0].shared_bytes == LastBlock.SHARED_BYTES
     assert "if (tk_last_block(" in launch.text
@@ -162,7 +181,7 @@ def test_one_condition_around_many_reads() -> None:
 
 def test_each_pass_keeps_the_meaning() -> None:
     func = parse_func(SCHEDULED)
-    for name, step in lower_steps(func, HOPPER):
+    for name, step in lower_steps(func, COUNTING):
         size = [int(item.value) for item in step.params[0].shape]  # type: ignore[attr-defined]
         found = interpret(step, {"x": X.reshape(size)}, shuffle=1)["y"]
         np.testing.assert_array_equal(found.reshape(6), WANTED, err_msg=name)

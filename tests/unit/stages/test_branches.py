@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.core.target import TargetFacts
-from compiler.graph.branches import Branches, one_branch
+from compiler.graph.branches import Branches
 from compiler.render.launch import Launch
 from compiler.stages.branches import Work, possible_branches
 from compiler.targets import get_target
@@ -31,35 +31,33 @@ def works(*steps: tuple[float, float]) -> list[Work]:
 def test_branches_of_small_launches_are_side_by_side() -> None:
     found = possible_branches(works((1, 0.1), (1, 0.1), (4, 0.2), (1, 0.1)), DIAMOND, H100)
     assert found[0].branches == Branches((0, 0, 1, 1), ((), (), (0,), (1,)))
-    assert found[-1].branches == one_branch(4)
-    # One behind the other: 4 launches of 2.2 us and 7 us of work. Side by side it is three of them and
-    # 6 us, an edge between branches to the third one, and what edges cost that are waited for as a whole.
-    assert found[-1].seconds == pytest.approx(15.8 * MICRO)
+    # Of 4 launches of 2.2 us and 7 us of work there are three and 6 us one behind the other, an edge between
+    # branches to the third one, and what edges cost that are waited for as a whole.
     assert found[0].seconds == pytest.approx((3 * 2.2 + 6 + 1 + 0.25 + 0.25) * MICRO)
 
 
 @pytest.mark.parametrize("share", [0.6, 1.0])
 def test_launches_that_fill_the_device_are_not(share: float) -> None:
     steps = works((1, 0.1), (40, share), (40, share), (1, 0.1))
-    assert [one.branches for one in possible_branches(steps, DIAMOND, H100)] == [one_branch(4)]
+    assert possible_branches(steps, DIAMOND, H100) == []
 
 
 def test_edges_that_cost_more_than_a_launch() -> None:
     steps = works((1, 0.1), (1, 0.1), (1, 0.1), (1, 0.1))
-    assert [one.branches.count for one in possible_branches(steps, DIAMOND, edge(5000))] == [1]
+    assert possible_branches(steps, DIAMOND, edge(5000)) == []
     assert possible_branches(steps, DIAMOND, edge(200))[0].branches.count == 2
 
 
 def test_where_edges_are_free_all_are_side_by_side() -> None:
     steps = works((1, 0.9), (3, 0.9), (3, 0.9), (1, 0.9))
-    assert possible_branches(steps, DIAMOND, H100)[0].branches.count == 1
+    assert possible_branches(steps, DIAMOND, H100) == []
     assert possible_branches(steps, DIAMOND, H100, free=True)[0].branches.count == 2
 
 
 def test_a_target_without_branches() -> None:
     facts = get_target("opencl-cpu").facts
     steps = works((1, 0.1), (4, 0.1), (4, 0.2), (1, 0.1))
-    assert [one.branches for one in possible_branches(steps, DIAMOND, facts)] == [one_branch(4)]
+    assert possible_branches(steps, DIAMOND, facts) == []
 
 
 @settings(max_examples=200, deadline=None)

@@ -13,10 +13,7 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.cluster import most_blocks
 from compiler.schedule.rules.threads.common import shuffled, units
-from compiler.schedule.rules.threads.split_k import CLUSTER_SECONDS
-
-_LAUNCH_SECONDS = 2.2e-6
-"""What a launch of little work takes beside it: measured on an H100."""
+from compiler.schedule.rules.threads.split_k import BESIDE_WORK_SECONDS, CLUSTER_SECONDS
 
 _UNIT_BYTES_A_SECOND = 100e9
 """What one unit reads of the last cache: assumed, 64 bytes in a cycle."""
@@ -87,7 +84,7 @@ def seconds_saved(samples: int, layers: Sequence[Layer], facts: TargetFacts) -> 
     if not options:
         return -1.0
     apart = sum(_alone_seconds(samples, layer, facts) for layer in layers)
-    return apart - min(item.cost for item in options) / facts.hertz - _LAUNCH_SECONDS - _DOUBT_SECONDS
+    return apart - min(item.cost for item in options) / facts.hertz - BESIDE_WORK_SECONDS - _DOUBT_SECONDS
 
 
 def _seconds(samples: int, layers: Sequence[Layer], blocks: int, threads: int, facts: TargetFacts) -> float:
@@ -105,4 +102,4 @@ def _alone_seconds(samples: int, layer: Layer, facts: TargetFacts) -> float:
     """Of one layer in a launch of its own."""
     rate = facts.bandwidth * units(facts) * _SHARED_RATE
     times = 1 if layer.known else samples
-    return _LAUNCH_SECONDS + _READ_SECONDS + times * layer.bytes / rate
+    return BESIDE_WORK_SECONDS + _READ_SECONDS + times * layer.bytes / rate

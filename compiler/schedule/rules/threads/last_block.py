@@ -17,15 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from compiler.core.capabilities import LAST_BLOCK
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import REGISTER
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.schedule import Schedule
-
-LAST_BLOCK = "last_block"
-"""What targets have whose blocks see which of them comes last to a counter, and what the others wrote."""
 
 _UNDER_WAY = 128
 """Elements for which a thread asks before it adds them up."""

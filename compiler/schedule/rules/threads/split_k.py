@@ -64,6 +64,9 @@ _MOST_CHUNKS = 32
 LAUNCH_SECONDS = 3e-6
 """From the end of one launch to full speed in the next one."""
 
+BESIDE_WORK_SECONDS = 2.2e-6
+"""What a launch of a recorded run takes beside its work: measured on an H100 (decisions 40 and 42)."""
+
 CLUSTER_SECONDS = 0.6e-6
 """Two barriers of a cluster and the latency of reading another block's memory: an estimate, not measured."""
 
