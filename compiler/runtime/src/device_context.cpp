@@ -119,10 +119,7 @@ tk_status DeviceContext::clear_counters() {
   if (bytes == 0 || (room.counters_clear && room.counters.bytes >= bytes)) return TK_OK;
   if (const tk_status status = queue_->finish()) return status;  // a run before may still be at work there
   if (const tk_status status = reserve(&room.counters, bytes)) return status;
-  Mapping zeros;
-  if (!zeros.allocate(room.counters.bytes)) return no_memory(room.counters.bytes);
-  if (const tk_status status = queue_->upload(room.counters.data, zeros.data(), room.counters.bytes)) return status;
-  if (const tk_status status = queue_->finish()) return status;
+  if (const tk_status status = fill_zeros(room.counters)) return status;
   room.counters_clear = true;
   return TK_OK;
 }
@@ -156,9 +153,13 @@ tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
 tk_status DeviceContext::reserve_zeros(Own *own, int64_t bytes) {
   if (own->bytes >= bytes) return TK_OK;
   if (const tk_status status = reserve(own, bytes)) return status;
+  return fill_zeros(*own);
+}
+
+tk_status DeviceContext::fill_zeros(const Own &own) {
   Mapping zeros;
-  if (!zeros.allocate(bytes)) return no_memory(bytes);
-  if (const tk_status status = queue_->upload(own->data, zeros.data(), bytes)) return status;
+  if (!zeros.allocate(own.bytes)) return no_memory(own.bytes);
+  if (const tk_status status = queue_->upload(own.data, zeros.data(), own.bytes)) return status;
   return queue_->finish();
 }
 

@@ -76,6 +76,7 @@ class DeviceContext {
   tk_status reserve(Own *own, int64_t bytes);
   // The same, full of zeros where it is new: kernels may read all of it.
   tk_status reserve_zeros(Own *own, int64_t bytes);
+  tk_status fill_zeros(const Own &own);
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks(const tk_device_plan &plan) const;  // what the blocks of any launch have to themselves
   tk_status reserve_room();
