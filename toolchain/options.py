@@ -153,9 +153,7 @@ Threads = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        "--device",
-        metavar="NAME",
-        help="Device to use: a number, a part of its name, `emulator`, `emulator-unchecked`.",
+        "--device", metavar="NAME", help="A number, a part of its name, `emulator`, `emulator-unchecked`."
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random inputs.")]
