@@ -44,9 +44,9 @@ def pays(first: Group, product: Node, facts: TargetFacts) -> bool:
 
 def _chain(group: Group) -> ChainReads:
     """What operators read that go element by element: of each pixel, or of each channel."""
-    size = group.outputs[0].type.size
-    images = sum(value.type.size == size for value in group.inputs)
-    operations = sum(node.op.flops(node.info) for node in group.nodes) / size
+    made = group.outputs[0].type
+    images = sum(value.type.shape[-2:] == made.shape[-2:] for value in group.inputs)
+    operations = sum(node.op.flops(node.info) for node in group.nodes) / made.size
     return ChainReads(images, math.ceil(operations) + OPERAND * (len(group.inputs) - images))
 
 

@@ -21,6 +21,7 @@ from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.threads.made_factor import made_product
 from compiler.schedule.schedule import Schedule
+from compiler.stages.made_factors import pays
 from compiler.targets import get_target
 from tests.support.emulation import Emulated
 from tests.support.group_functions import group_func
@@ -74,7 +75,7 @@ def pair(
 def chained(
     channels: int, image: int, rows: int, kind: str, *, samples: int = 1, groups: int = 1, add: bool = False
 ) -> Make:
-    """Element by element a gate, a normalisation with ReLU, or a sum; then a 1 x 1 convolution."""
+    """Element by element a gate, of one channel too, a normalisation with ReLU, or a sum; then 1 x 1."""
 
     def make(s: Sketch) -> Value:
         source = np.random.default_rng(channels)
@@ -82,8 +83,8 @@ def chained(
         def weights(*shape: int) -> Value:
             return s.constant(source.integers(-2, 3, shape).astype(np.float32))
 
-        x = s.input(samples, channels, image, image)
-        if kind == "gate":
+        x = s.input(samples, channels, image, image) if kind != "outer" else s.input(samples, 1, image, image)
+        if kind in ("gate", "outer"):
             x = s.emit("Mul", x, s.input(samples, channels, 1, 1))
         if kind == "norm":
             scaled = s.emit("Mul", x, weights(channels, 1, 1))
@@ -130,6 +131,7 @@ CASES = {
     "gate": chained(24, 8, 12, "gate"),
     "gate, 7 x 7": chained(128, 7, 12, "gate", add=True),
     "gate, two samples": chained(15, 5, 6, "gate", samples=2),
+    "outer product": chained(24, 8, 12, "outer"),
     "norm, odd": chained(13, 9, 7, "norm"),
     "norm, in groups": chained(24, 6, 16, "norm", groups=2),
     "sum, 14 x 14": chained(20, 14, 9, "sum", add=True),
@@ -203,6 +205,13 @@ def test_a_cluster_adds_chunks_up_in_the_same_launch(make: Make) -> None:
     inputs, wanted = arrays(graph, func, values)
     (got,) = run_flat(done, lowered, inputs, shuffle=1).values()
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("kind", ["gate", "outer", "norm", "sum"])
+def test_each_chain_has_a_price(kind: str) -> None:
+    s = Sketch()
+    fused = s.fused(chained(64, 14, 32, kind)(s))
+    assert len(fuse_factors(fused, lambda first, product: pays(first, product, SM_80)).groups) in (1, 2)
 
 
 def test_functions_of_another_structure_are_left_alone() -> None:

@@ -161,7 +161,7 @@ def spread(tile: MadeTile, below: int) -> tuple[int, int]:
 
 def at_once(reads: FactorReads, below: int, rounds: int) -> int:
     """Of so many rounds those whose elements a thread asks for together: without a rest."""
-    most = max(1, _UNDER_WAY // reads.loads(below))
+    most = max(1, _UNDER_WAY // max(1, reads.loads(below)))
     return max(n for n in divisors(rounds) if n <= most)
 
 
