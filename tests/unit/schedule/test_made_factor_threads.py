@@ -209,6 +209,7 @@ def test_a_cluster_adds_chunks_up_in_the_same_launch(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["gate", "outer", "norm", "sum"])
 def test_each_chain_has_a_price(kind: str) -> None:
+    """Whether it pays or not: an outer product, no input of which is as large as it, divided by zero."""
     s = Sketch()
     fused = s.fused(chained(64, 14, 32, kind)(s))
     assert len(fuse_factors(fused, lambda first, product: pays(first, product, SM_80)).groups) in (1, 2)
