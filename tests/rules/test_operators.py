@@ -30,7 +30,7 @@ OTHER_MEANINGS = {
 # file -> why it names operators all the same
 EXCEPTIONS = {
     "compiler/verify/tolerance.py": "reads the model as ONNX writes it: what is checked must not decide how",
-    "compiler/verify/selections.py": "reads the model as ONNX writes it, to ask the reference for parts of it",
+    "compiler/verify/selections.py": "reads the model as ONNX writes it, to give the reference parts",
 }
 
 FICTITIOUS = """
