@@ -102,3 +102,24 @@ class RecordingChooser:
         value = self.chooser.choose(name, options)
         self.decisions[name], self.offered[name] = value, tuple(options)
         return value
+
+
+@dataclass(slots=True)
+class AskedOnce:
+    """Asks another chooser what the rules of one schedule ask, each question once.
+
+    Where a try is refused, rules ask again. The same question has the answer that it had; another one of the
+    same name has a name of its own, `NAME.2`, so that whoever records or replays decisions has both.
+    """
+
+    chooser: Chooser
+    _asked: dict[str, list[tuple[list[Option], tuple[int, ...]]]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        before = self._asked.setdefault(name, [])
+        for asked, value in before:
+            if asked == [*options]:
+                return value
+        value = self.chooser.choose(f"{name}.{len(before) + 1}" if before else name, options)
+        before.append(([*options], value))
+        return value

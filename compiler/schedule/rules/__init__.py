@@ -13,7 +13,7 @@ from compiler.core.plugins import ScheduleRule
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
-from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.chooser import AskedOnce, Chooser, Option
 from compiler.schedule.known_steps import KnownSteps
 from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.options import decide
@@ -40,6 +40,7 @@ def schedule_func(
     of each step from within the rule that takes it. `custom` rules, of plugins, are asked before all others.
     `known` has steps that other schedules took.
     """
+    chooser = AskedOnce(chooser)
     schedule = Schedule(func, observe=observe, known=known)
     kept = last_of_scores(schedule.program) if facts.binds_threads else ""
     inline_injective(schedule, repeat=facts.binds_threads, kept=kept)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.schedule.chooser import AnalyticChooser, Option, RandomChooser, ReplayChooser
+from compiler.schedule.chooser import AnalyticChooser, AskedOnce, Option, RandomChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from tests.support.sketch import NARROW
 from tests.support.works import works_of
@@ -46,6 +46,19 @@ def test_decisions_are_kept() -> None:
     chooser.choose("a", OPTIONS)
     chooser.choose("b", OPTIONS[3:])
     assert chooser.decisions == {"a": (2, 1), "b": (8,)}
+
+
+def test_a_question_asked_again_has_the_answer_that_it_had() -> None:
+    asked = AskedOnce(RandomChooser(random.Random(1)))
+    assert len({asked.choose("d", OPTIONS) for _ in range(20)}) == 1
+
+
+def test_another_question_of_a_name_has_a_name_of_its_own() -> None:
+    recorded = {"d": (1, 1), "d.2": (8,)}
+    replay = ReplayChooser(recorded, AnalyticChooser())
+    asked = AskedOnce(replay)
+    assert [asked.choose("d", OPTIONS), asked.choose("d", OPTIONS[2:])] == [(1, 1), (8,)]
+    assert replay.decisions == recorded
 
 
 def test_the_random_chooser_follows_its_seed() -> None:

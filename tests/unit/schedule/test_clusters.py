@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import pytest
 
@@ -14,9 +15,12 @@ from compiler.loops.ir import RANK, Cast, For, Func, LastBlock, maximum, stateme
 from compiler.loops.queries import extent_of
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA
-from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
+from compiler.schedule.chooser import AnalyticChooser, AskedOnce, Option, RecordingChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
+from compiler.schedule.rules.threads.adding import Adder
+from compiler.schedule.rules.threads.split_k import chosen_chunks
 from compiler.targets import get_target
+from compiler.tune.strategies.tree import DecisionTree, FirstChooser, OpenChooser
 from compiler.verify.interpreted import pack_inputs, run_flat, unpack_outputs
 from tests.support.gpu import HOPPER, SM_70
 from tests.support.kernels import lower_all
@@ -157,3 +161,22 @@ def test_either_way_can_be_decided() -> None:
     _, lowered, chooser = cut(product(8, 12, 384), 4, HOPPER, way=0)
     assert chooser.decisions["y.adds_up"] == (0,)
     assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 2
+
+
+LAUNCHES = Option((0,), 3.0)
+WAYS = {(1,): [Option((0,), 9.0)], (2,): [LAUNCHES, Option((CLUSTER,), 2.0)], (4,): [LAUNCHES]}
+
+
+def test_what_is_refused_is_not_tried_again_but_one_piece_is() -> None:
+    tried = [*islice(chosen_chunks(AnalyticChooser(), "y", WAYS), 3)]
+    assert tried == [((2,), Adder("y", 2, in_cluster=True)), ((2,), None), ((1,), None)]
+
+
+def test_a_search_that_tries_everything_ends_where_ways_are_refused() -> None:
+    tree, made = DecisionTree(), list[int]()
+    while not tree.is_closed:
+        recording = RecordingChooser(OpenChooser(tree, FirstChooser()))
+        ways = chosen_chunks(AskedOnce(recording), "y", WAYS)
+        made.append(next(chunks for (chunks,), adder in ways if chunks == 1 or (chunks == 4 and not adder)))
+        tree.add(recording.decisions, recording.offered)
+    assert sorted(made) == [1, 1, 1, 1, 1, 4, 4]

@@ -57,7 +57,7 @@ from compiler.schedule.rules.threads.split_k import (
     Best,
     Ways,
     best_of,
-    choose_chunks,
+    chosen_chunks,
     chunk_counts,
     cut_sum,
     least_of,
@@ -145,12 +145,14 @@ def made_product(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bo
     named = Named(chooser, "made")
     if not any(ways.values()) or not _is_at_once(product, reads, facts, named):
         return False
-    (chunks, below), adder = choose_chunks(named, product.name, ways)
-    make = _Make(sums[0].name if len(sums) > 1 else "", product.name, reads, chunks, below, adder)
-    if chunks == 1:
-        return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in (True, False))
-    makes = (make, replace(make, adder=None)) if adder is not None else (make,)
-    return any(schedule.attempt(one.run, facts, named, follow=False) for one in makes)
+    first = sums[0].name if len(sums) > 1 else ""
+    for (chunks, below), adder in chosen_chunks(named, product.name, ways):
+        make = _Make(first, product.name, reads, chunks, below, adder)
+        if chunks == 1:
+            return any(schedule.attempt(make.run, facts, named, follow=follow) for follow in (True, False))
+        if schedule.attempt(make.run, facts, named, follow=False):
+            return True
+    return False
 
 
 def _reads(firsts: Sequence[Site], product: Site, axes: Axes) -> FactorReads | None:

@@ -15,7 +15,7 @@ and of the launch, the trips to the counter or the barriers of the cluster.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -100,15 +100,11 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     if problem is None:
         return False
     ways = _ways(problem, usable(block, facts)[:1], facts)
-    while any(ways.values()):
-        (chunks,), adder = choose_chunks(chooser, name, ways)
+    for (chunks,), adder in chosen_chunks(chooser, name, ways):
         if chunks == 1:
             return False
         if schedule.attempt(_by_chunks, name, block, chunks, facts, chooser, adder):
             return True
-        # The best number of chunks is another one where something else adds them up.
-        refused = _way_of(adder)
-        ways = {count: [item for item in found if item.value != refused] for count, found in ways.items()}
     return False
 
 
@@ -116,19 +112,26 @@ Ways = Mapping[tuple[int, ...], Sequence[Option]]
 """For numbers of chunks, with what else is decided at once: who may add them up, and the cycles it takes."""
 
 
-def choose_chunks(chooser: Chooser, name: str, ways: Ways) -> tuple[tuple[int, ...], Adder | None]:
-    """The number of chunks of block `name`, and what adds them up but a launch; some way has to fit."""
-    fewest = [Option(value, min(item.cost for item in found)) for value, found in ways.items() if found]
-    value = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else fewest[0].value
-    found = ways[value]
-    way = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
-    return value, Adder(name, value[0], way == _CLUSTER) if way != _LAUNCH else None
+def chosen_chunks(chooser: Chooser, name: str, ways: Ways) -> Iterator[tuple[tuple[int, ...], Adder | None]]:
+    """Numbers of chunks of block `name`, and what adds them up but a launch: what is tried, in this order.
+
+    Another number may be the best one where something else adds them up, so all is chosen again then.
+    """
+    while any(ways.values()):
+        fewest = [Option(value, min(item.cost for item in found)) for value, found in ways.items() if found]
+        value = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else fewest[0].value
+        found = ways[value]
+        way = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
+        yield value, Adder(name, value[0], way == _CLUSTER) if way != _LAUNCH else None
+        ways = _without(ways, way)
 
 
-def _way_of(adder: Adder | None) -> tuple[int, ...]:
-    if adder is None:
-        return _LAUNCH
-    return _CLUSTER if adder.in_cluster else _LAST
+def _without(ways: Ways, refused: tuple[int, ...]) -> Ways:
+    """Those that are left; nothing is added up of one piece."""
+    return {
+        value: [item for item in found if value[0] == 1 or item.value != refused]
+        for value, found in ways.items()
+    }
 
 
 def _by_chunks(
