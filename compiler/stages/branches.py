@@ -15,7 +15,7 @@ from typing import Self
 from compiler.core.target import TargetFacts
 from compiler.graph.branches import Branches, latest, members
 from compiler.render.launch import Launch
-from compiler.schedule.rules.threads.split_k import BESIDE_WORK_SECONDS
+from compiler.schedule.rules.threads.launch_cost import BESIDE_WORK_SECONDS
 
 _WHOLE_SECONDS = 0.25e-6
 """What an edge costs more where a launch cannot come before the end of the one in front of it.

@@ -12,7 +12,7 @@ from compiler.loops.layout import Layout
 from compiler.loops.queries import iterations, static_shape
 from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.im2col import columns_of
-from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS
+from compiler.schedule.rules.threads.launch_cost import LAUNCH_SECONDS
 from compiler.schedule.rules.threads.winograd_tile import share_of_direct
 from compiler.schedule.rules.vector.contraction import cycles
 from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds

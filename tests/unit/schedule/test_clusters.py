@@ -18,7 +18,8 @@ from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.chooser import AnalyticChooser, AskedOnce, Option, RecordingChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.threads.adding import Adder
-from compiler.schedule.rules.threads.split_k import chosen_chunks
+from compiler.schedule.rules.threads.split_k import Ways, chosen_chunks
+from compiler.schedule.rules.threads.tile import AddsUp
 from compiler.targets import get_target
 from compiler.tune.strategies.tree import DecisionTree, FirstChooser, OpenChooser
 from compiler.verify.interpreted import pack_inputs, run_flat, unpack_outputs
@@ -28,7 +29,6 @@ from tests.support.schedules import random_inputs
 from tests.unit.schedule.test_gpu_rules import assert_close
 
 SM_90 = get_target("cuda:sm_90").facts
-CLUSTER, LAST = 1, 2
 
 
 def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Func:
@@ -44,7 +44,7 @@ def product(rows: int, columns: int, terms: int, *, narrow: bool = False) -> Fun
 
 
 def cut(
-    func: Func, chunks: int, facts: TargetFacts, way: int = CLUSTER, **others: tuple[int, ...]
+    func: Func, chunks: int, facts: TargetFacts, way: AddsUp = AddsUp.CLUSTER, /, **others: tuple[int, ...]
 ) -> tuple[Func, Func, ReplayChooser]:
     """As scheduled and as lowered, and what was decided."""
     chosen = {"y.chunks": (chunks,), "y.adds_up": (way,), **others}
@@ -78,8 +78,9 @@ def test_one_launch_adds_all_chunks_up(rows: int, columns: int, terms: int, chun
 @pytest.mark.parametrize("chunks", [2, 4])
 def test_on_matrix_units(chunks: int) -> None:
     func = product(32, 24, 256, narrow=True)
-    four = {"y_rf.unit": (1,), "y_rf.tile": (1, 1, 2, 2, 32, 2, 1)}
-    scheduled, lowered, _ = cut(func, chunks, SM_90, **four)
+    scheduled, lowered, _ = cut(
+        func, chunks, SM_90, **{"y_rf.unit": (1,), "y_rf.tile": (1, 1, 2, 2, 32, 2, 1)}
+    )
     text = render_launches(lowered, 0, CUDA, SM_90).text
     assert "tk_mma_" in text
     assert "tk_in_block" in text
@@ -125,7 +126,7 @@ def test_the_last_block_adds_all_chunks_up(
     target: str, rows: int, columns: int, terms: int, chunks: int
 ) -> None:
     func, made = product(rows, columns, terms), get_target(target)
-    scheduled, lowered, _ = cut(func, chunks, made.facts, LAST)
+    scheduled, lowered, _ = cut(func, chunks, made.facts, AddsUp.LAST_BLOCK)
     (last,) = (item for item in statements(lowered.body) if isinstance(item, LastBlock))
     assert last.count == chunks
     assert [item.name for item in lowered.counters] == [last.buffer.name]
@@ -138,7 +139,7 @@ def test_the_last_block_adds_all_chunks_up(
 @pytest.mark.parametrize("chunks", [2, 8])
 def test_the_last_block_on_matrix_units(chunks: int) -> None:
     func, facts = product(32, 24, 256, narrow=True), get_target("cuda:sm_80").facts
-    scheduled, lowered, _ = cut(func, chunks, facts, LAST, **{"y_rf.unit": (1,)})
+    scheduled, lowered, _ = cut(func, chunks, facts, AddsUp.LAST_BLOCK, **{"y_rf.unit": (1,)})
     text = render_launches(lowered, 0, CUDA, facts).text
     assert "tk_mma_" in text
     assert "tk_last_block" in text
@@ -148,7 +149,9 @@ def test_the_last_block_on_matrix_units(chunks: int) -> None:
 def test_reads_of_the_last_block_stand_in_front_of_its_stores() -> None:
     """Compilers leave reads behind stores, and each of these waits for the last cache."""
     facts = get_target("cuda:sm_80").facts
-    _, lowered, _ = cut(product(64, 49, 512), 4, facts, LAST, **{"y_rf.tile": (8, 8, 2, 4, 16, 1, 0)})
+    _, lowered, _ = cut(
+        product(64, 49, 512), 4, facts, AddsUp.LAST_BLOCK, **{"y_rf.tile": (8, 8, 2, 4, 16, 1, 0)}
+    )
     lines = render_launches(lowered, 0, CUDA, facts).text.partition("tk_last_block")[2].splitlines()
     stores = [n for n, line in enumerate(lines) if re.match(r"\s*p\d+\[\d+\] = ", line)]
     reads = [n for n, line in enumerate(lines) if re.search(r"v\d+ \+= p\d+\[", line)]
@@ -158,18 +161,18 @@ def test_reads_of_the_last_block_stand_in_front_of_its_stores() -> None:
 
 
 def test_either_way_can_be_decided() -> None:
-    _, lowered, chooser = cut(product(8, 12, 384), 4, HOPPER, way=0)
+    _, lowered, chooser = cut(product(8, 12, 384), 4, HOPPER, AddsUp.LAUNCH)
     assert chooser.decisions["y.adds_up"] == (0,)
     assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 2
 
 
 LAUNCHES = Option((0,), 3.0)
-WAYS = {(1,): [Option((0,), 9.0)], (2,): [LAUNCHES, Option((CLUSTER,), 2.0)], (4,): [LAUNCHES]}
+WAYS: Ways = {(1,): [Option((0,), 9.0)], (2,): [LAUNCHES, Option((AddsUp.CLUSTER,), 2.0)], (4,): [LAUNCHES]}
 
 
 def test_what_is_refused_is_not_tried_again_but_one_piece_is() -> None:
     tried = [*islice(chosen_chunks(AnalyticChooser(), "y", WAYS), 3)]
-    assert tried == [((2,), Adder("y", 2, in_cluster=True)), ((2,), None), ((1,), None)]
+    assert tried == [((2,), Adder("y", 2, AddsUp.CLUSTER)), ((2,), None), ((1,), None)]
 
 
 def test_a_search_that_tries_everything_ends_where_ways_are_refused() -> None:

@@ -11,6 +11,7 @@ from compiler.schedule.rules.threads.axes import read_by
 from compiler.schedule.rules.threads.cluster import place_shares, share_sums
 from compiler.schedule.rules.threads.last_block import add_up_tile
 from compiler.schedule.rules.threads.rows import take_result
+from compiler.schedule.rules.threads.tile import AddsUp
 from compiler.schedule.schedule import Schedule
 
 
@@ -20,12 +21,12 @@ class Adder:
 
     name: str
     chunks: int
-    in_cluster: bool
+    way: AddsUp
 
     @property
     def tag(self) -> str:
         """Of the loop over chunks."""
-        return RANK if self.in_cluster else PART
+        return RANK if self.way == AddsUp.CLUSTER else PART
 
     def lay_out_parts(self, schedule: Schedule, parts: str, roles: Sequence[Expr]) -> None:
         """Let `parts`, and the block that adds them up, run over rows and columns.
@@ -53,12 +54,12 @@ class Adder:
         threads: axes of a block with their extents. lanes: neighbours along columns that are one access.
         Gives loops for `share`.
         """
-        if not self.in_cluster:
+        if self.way != AddsUp.CLUSTER:
             add_up_tile(schedule, self.name, tile, threads, lanes)
             return ()
         return place_shares(schedule, self.name, tile)
 
     def share(self, schedule: Schedule, loops: Sequence[str], threads: Sequence[tuple[str, int]]) -> None:
         """Give what is left to threads; the last thing that is done with the tile."""
-        if self.in_cluster:
+        if self.way == AddsUp.CLUSTER:
             share_sums(schedule, loops, threads)

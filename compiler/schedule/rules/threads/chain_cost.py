@@ -13,7 +13,7 @@ from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules.threads.cluster import most_blocks
 from compiler.schedule.rules.threads.common import shuffled, units
-from compiler.schedule.rules.threads.split_k import BESIDE_WORK_SECONDS, CLUSTER_SECONDS
+from compiler.schedule.rules.threads.launch_cost import BESIDE_WORK_SECONDS, CLUSTER_SECONDS
 
 _UNIT_BYTES_A_SECOND = 100e9
 """What one unit reads of the last cache: assumed, 64 bytes in a cycle."""

@@ -12,6 +12,9 @@ from compiler.schedule.schedule import Schedule
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
+BANKS = 32
+"""Of shared memory, of four bytes each: threads that access different words of one wait for each other."""
+
 _THREADS = 256
 _MOST_THREADS = 1024
 

@@ -15,12 +15,12 @@ from operator import add
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.threads.common import THREAD, divisors
+from compiler.schedule.rules.threads.common import BANKS, THREAD, divisors
 from compiler.schedule.rules.threads.tile import BlockTile
 from compiler.schedule.schedule import Schedule
 
-_BANKS = 32
-"""Banks of shared memory: threads that access different words of one bank wait for each other."""
+_VECTOR = 4
+"""Elements of four bytes that a thread reads of a row at once, at most."""
 
 LEAST_BITS = 32
 """An asynchronous copy has 4 bytes at least, and elements may be copied one by one."""
@@ -60,12 +60,15 @@ def fetch_transposed(
     """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
 
     Without padding the threads would write to the same bank of shared memory. by_vectors: whether several
-    elements of a row are read at a time.
+    elements of a row are read at a time, which have to lie at multiples of them; then as many terms as that
+    leaves banks for are neighbours, a sector of memory.
     """
     for name in names:
         step, own = schedule.loops(name)[-2:]
-        along = min(tile.threads, tile.depth)
         size = extent_of(schedule.loop(own).extent)
+        along = min(tile.threads, tile.depth)
+        if by_vectors:
+            along = min(along, max(BANKS // _VECTOR, tile.threads // size))
         deep = min(tile.threads // along, size)
         steps, step_thread = schedule.split(step, (None, along))
         rounds, own_thread = schedule.split(own, (-(-size // deep), deep))
@@ -73,7 +76,7 @@ def fetch_transposed(
         bind_threads(schedule, (own_thread, step_thread), tile)
         schedule.unroll(rounds)
         schedule.unroll(steps)
-    schedule.storage_align(shared.name, len(shared.shape) - 2, _BANKS, 4 if by_vectors else 1)
+    schedule.storage_align(shared.name, len(shared.shape) - 2, BANKS, _VECTOR if by_vectors else 1)
 
 
 def bind_threads(schedule: Schedule, loops: Sequence[str], tile: BlockTile) -> None:

@@ -61,6 +61,7 @@ from compiler.schedule.rules.threads.fetch import (
 from compiler.schedule.rules.threads.rows import take_result
 from compiler.schedule.rules.threads.tile import (
     MOST_GATHERED,
+    AddsUp,
     BlockTile,
     GemmProblem,
     StagedTile,
@@ -71,6 +72,7 @@ from compiler.schedule.schedule import Schedule
 
 _LEAST = 4
 """Fewer rows or columns than this share too little."""
+
 
 _DEEP = 8
 """A sum axis of so many terms is staged by itself; the others (taps of a window) run outside of it."""
@@ -97,12 +99,15 @@ def implicit_gemm(
     """
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
-    if axes is None:
-        return False
-    if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
+    if axes is None or not shares_enough(axes):
         return False
     gemm = ImplicitGemm(name, block, axes, facts, chooser, adder)
     return any(schedule.attempt(gemm.run, follow=follow) for follow in (True, False))
+
+
+def shares_enough(axes: Axes) -> bool:
+    """Whether rows and columns are enough for tiles to pay."""
+    return min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) >= _LEAST
 
 
 class ImplicitGemm:
@@ -168,8 +173,7 @@ class ImplicitGemm:
             window=_window(self.inner),
             narrow=is_narrow(self.block),
             smaller=self.axes.smaller(free),
-            passed=self.adder is not None and self.adder.in_cluster,
-            counted=self.adder is not None and not self.adder.in_cluster,
+            adds_up=self.adder.way if self.adder is not None else AddsUp.LAUNCH,
         )
 
     # -- axes

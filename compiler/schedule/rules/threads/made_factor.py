@@ -40,6 +40,7 @@ from compiler.schedule.rules.threads.axes import Axes, Part, find_axes, number_o
 from compiler.schedule.rules.threads.common import divisors, units
 from compiler.schedule.rules.threads.fetch import bind_threads, is_plain
 from compiler.schedule.rules.threads.gemm import ImplicitGemm
+from compiler.schedule.rules.threads.launch_cost import LAUNCH_SECONDS
 from compiler.schedule.rules.threads.made_tile import (
     ChainReads,
     FactorReads,
@@ -53,7 +54,6 @@ from compiler.schedule.rules.threads.made_tile import (
 )
 from compiler.schedule.rules.threads.reduction import MOST_TERMS, alone
 from compiler.schedule.rules.threads.split_k import (
-    LAUNCH_SECONDS,
     Best,
     Ways,
     best_of,

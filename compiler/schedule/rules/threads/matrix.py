@@ -62,7 +62,8 @@ def matrix_gemm(
     axes = find_axes(block) if block.is_store else None
     if axes is None:
         return False
-    units = usable(block, facts)
+    # what a lane has of sums in opaque fragments is not known, so that nothing adds them up on the spot
+    units = [unit for unit in usable(block, facts) if adder is None or not unit.opaque]
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
     if not units or min(*sizes, iterations(block.reduce)) < LEAST:
         return False
@@ -173,36 +174,19 @@ class MatrixGemm(OpaqueGemm):
     # -- loops
 
     def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
-        unit = tile.unit
-        inside = self.own_loops(self.name)
-        *batch, row, column = inside[: self.batches + 2]
-        *taps, terms = inside[self.batches + 2 :]
-        row_block, row_group, rows, *row_digits = self.cut(
-            row, (None, tile.along_rows, tile.own_rows), unit.c.rows
-        )
-        col_block, col_group, columns, *col_digits = self.cut(
-            column, (None, tile.along_columns, tile.own_columns), unit.c.columns
-        )
-        most = tile.depth // unit.steps
-        unrolled = self.decide("unroll", tile.unrolled, [n for n in (1, 2, 4) if most % n == 0])
-        deep = tile.depth // unit.steps // unrolled
-        part, more, product, step = self.s.split(terms, (None, deep, unrolled, unit.steps))
-        grid = self.grid(batch, row_block, col_block)
-        rounds = [*taps, part]
-        own = [rows, columns, *row_digits, *col_digits]
-        self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
+        grid, column, rounds, groups, product, own, inside = self.cut_tiles(tile)
+        part = rounds[-1]
         follow = self.follow_tile(last, grid[-1])
-        threads = [(GROUP, tile.along_rows * tile.along_columns), (THREAD, unit.lanes)]
-        sums = self.place_sums(col_block, threads)
-        group = self.s.fuse(row_group, col_group)
-        self.s.bind(group, GROUP)
+        threads = [(GROUP, tile.along_rows * tile.along_columns), (THREAD, tile.unit.lanes)]
+        sums = self.place_sums(column, threads)
+        self.s.bind(self.s.fuse(*groups), GROUP)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
-        for loop in (product, rows, columns):
+        for loop in (product, *own):
             self.s.unroll(loop)
         start = self.s.decompose_reduction(self.name, rounds[0])
-        self.start(start, unit)
-        self.s.tensorize(row_digits[0], unit.name)
+        self.start(start, tile.unit)
+        self.s.tensorize(inside, tile.unit.name)
         self.finish(tile, follow, lanes)
         self.bring(stages, rounds, part, tile)
         self.bind_grid(grid)

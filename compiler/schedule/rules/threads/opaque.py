@@ -23,13 +23,11 @@ from compiler.loops.matrix_units import wmma
 from compiler.loops.matrix_units.tile_calls import held_map, intrinsic_name
 from compiler.loops.queries import extent_of
 from compiler.schedule import thread_intrinsics
+from compiler.schedule.rules.threads.common import BANKS
 from compiler.schedule.rules.threads.matrix_tile import KEPT_PADDING, MatrixTile
 from compiler.schedule.rules.threads.unit_gemm import GROUP, UnitGemm
 
 assert thread_intrinsics.TILE_INTRINSICS
-
-_BANKS = 32
-"""Of shared memory, of four bytes each."""
 
 _WRITTEN_OUT = 8
 """Results of a thread, one below the other, that are written out."""
@@ -46,34 +44,20 @@ class OpaqueGemm(UnitGemm):
         kept = self.s.cache_write(self.name, self.total, FRAGMENT)
         self.s.set_scope(self.total, SHARED)
         self._lay_out(self.s.site(self.name).target, "c")
-        unit = tile.unit
-        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
-        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
-        row_block, row_group, rows, *row_digits = self.cut(
-            row, (None, tile.along_rows, tile.own_rows), unit.c.rows
-        )
-        col_block, col_group, columns, *col_digits = self.cut(
-            column, (None, tile.along_columns, tile.own_columns), unit.c.columns
-        )
-        most = tile.depth // unit.steps
-        unrolled = self.decide("unroll", tile.unrolled, [n for n in (1, 2, 4) if most % n == 0])
-        part, more, product, step = self.s.split(terms, (None, most // unrolled, unrolled, unit.steps))
-        grid, rounds = [*batch, row_block, col_block], [*taps, part]
-        own = [rows, columns, *row_digits, *col_digits]
-        self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
+        grid, _, rounds, groups, product, own, inside = self.cut_tiles(tile)
         stored = self.s.reverse_compute_at(kept, grid[-1])
         follow = self.s.reverse_compute_at(last, grid[-1])
-        self.s.bind(self.s.fuse(row_group, col_group), GROUP)
-        for loop in (rows, columns):
+        self.s.bind(self.s.fuse(*groups), GROUP)
+        for loop in own:
             self.s.unroll(loop)
         self._fill(self.s.decompose_reduction(self.name, rounds[0]))
         for name, side in zip(held, ("a", "bt"), strict=True):
             self._hold(name, side, product)
         self.s.unroll(product)
-        self.s.tensorize(row_digits[0], intrinsic_name(unit, "mma"))
+        self.s.tensorize(inside, intrinsic_name(tile.unit, "mma"))
         self._keep(stored, tile)
         self._follow(follow, tile, lanes)
-        self.bring(stages, rounds, part, tile)
+        self.bring(stages, rounds, rounds[-1], tile)
         self.bind_grid(grid)
 
     def _rank(self, buffer: str) -> int:
@@ -117,7 +101,7 @@ class OpaqueGemm(UnitGemm):
             self.s.unroll(loop)
         self.s.tensorize(row_digits[0], intrinsic_name(self.unit, "store"))
         self.s.storage_align(
-            self.total, self._rank(self.total) - 2, _BANKS, (tile.columns + KEPT_PADDING) % _BANKS
+            self.total, self._rank(self.total) - 2, BANKS, (tile.columns + KEPT_PADDING) % BANKS
         )
 
     def _follow(self, loops: Sequence[str], tile: MatrixTile, lanes: int) -> None:

@@ -22,6 +22,7 @@ from compiler.loops.ir import SHARED
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.program import Program
+from compiler.schedule.rules.threads.common import BANKS
 from compiler.schedule.rules.threads.gemm import ImplicitGemm
 from compiler.schedule.rules.threads.matrix import MatrixGemm
 from compiler.schedule.rules.threads.matrix_tile import (
@@ -44,7 +45,7 @@ from compiler.schedule.rules.threads.tile import (
 )
 from compiler.schedule.schedule import Schedule
 
-_BANKS, _APART = 32, 8
+_APART = 8
 """Rows of scores lie eight banks apart, so that four of them are read and written together."""
 
 _PARTS = 128
@@ -113,7 +114,7 @@ class NestedProduct(ImplicitGemm):
         self.s = schedule
         scores = schedule.site(self.last).store.buffer
         schedule.set_scope(scores.name, SHARED)
-        schedule.storage_align(scores.name, len(scores.shape) - 2, _BANKS, _APART)
+        schedule.storage_align(scores.name, len(scores.shape) - 2, BANKS, _APART)
         *_, row, column = schedule.compute_at(self.last, loop, preserve_unit_loops=True)
         self.at, column = schedule.split(column, (None, columns))
         schedule.reorder(self.at, row, column)
@@ -243,7 +244,7 @@ class Pairs(Generic[AnyTile]):
     def beside(self, value: Sequence[int]) -> list[Option]:
         """Tiles of scores beside one of the product with values, with the cycles of both."""
         tile, options = self.way.tile_of(value), list[Option]()
-        kept = tile.rows * (self.first.columns + _BANKS + _PARTS) * WORD
+        kept = tile.rows * (self.first.columns + BANKS + _PARTS) * WORD
         for one in self.by_block.get((tile.rows, tile.threads), ()):
             made = replace(one, beside=kept + tile.shared_bytes)
             used = replace(tile, beside=kept + one.shared_bytes)

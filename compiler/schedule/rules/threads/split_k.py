@@ -29,16 +29,24 @@ from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
+from compiler.schedule.rules.threads import launch_cost
 from compiler.schedule.rules.threads.adding import Adder
 from compiler.schedule.rules.threads.axes import find_axes, free_iterations
 from compiler.schedule.rules.threads.cluster import most_blocks
 from compiler.schedule.rules.threads.common import units
-from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow
+from compiler.schedule.rules.threads.gemm import implicit_gemm, is_narrow, shares_enough
 from compiler.schedule.rules.threads.last_block import has_last_block
 from compiler.schedule.rules.threads.matrix import matrix_gemm, usable
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.reduction import alone
-from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, over_sizes, thread_tiles
+from compiler.schedule.rules.threads.tile import (
+    AddsUp,
+    BlockTile,
+    GemmProblem,
+    ThreadTile,
+    over_sizes,
+    thread_tiles,
+)
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -61,27 +69,11 @@ _USUAL = tuple(
 _MOST_CHUNKS = 32
 """More parts of a result are too many for the one thread that adds them up."""
 
-LAUNCH_SECONDS = 3e-6
-"""From the end of one launch to full speed in the next one."""
-
-BESIDE_WORK_SECONDS = 2.2e-6
-"""What a launch of a recorded run takes beside its work: measured on an H100 (decisions 40 and 42)."""
-
-CLUSTER_SECONDS = 0.6e-6
-"""Two barriers of a cluster and the latency of reading another block's memory: an estimate, not measured."""
-
 _PASSED_BYTES_A_CYCLE = 32
 """What a unit writes and reads of the memory of a cluster in a cycle: an estimate, not measured."""
 
-_LAST_SECONDS = 1.9e-6
-"""What the others wrote becomes visible, the last block is found, and its first reads come: three trips to
-the last cache. An estimate, not measured."""
-
 _READ_BYTES_A_CYCLE = 48
 """What a unit reads of the last cache in a cycle where few others do so: an estimate, not measured."""
-
-_LAUNCH, _CLUSTER, _LAST = (0,), (1,), (2,)
-"""Ways to add chunks up, as decisions: a second launch, a cluster, the last block."""
 
 _DOUBT = 1.1
 """Chunks have to be so much better by estimate: it is one, and what adds them up is certain.
@@ -121,15 +113,15 @@ def chosen_chunks(chooser: Chooser, name: str, ways: Ways) -> Iterator[tuple[tup
         fewest = [Option(value, min(item.cost for item in found)) for value, found in ways.items() if found]
         value = chooser.choose(f"{name}.chunks", fewest) if len(fewest) > 1 else fewest[0].value
         found = ways[value]
-        way = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
-        yield value, Adder(name, value[0], way == _CLUSTER) if way != _LAUNCH else None
+        (way,) = chooser.choose(f"{name}.adds_up", found) if len(found) > 1 else found[0].value
+        yield value, Adder(name, value[0], AddsUp(way)) if way != AddsUp.LAUNCH else None
         ways = _without(ways, way)
 
 
-def _without(ways: Ways, refused: tuple[int, ...]) -> Ways:
+def _without(ways: Ways, refused: int) -> Ways:
     """Those that are left; nothing is added up of one piece."""
     return {
-        value: [item for item in found if value[0] == 1 or item.value != refused]
+        value: [item for item in found if value[0] == 1 or item.value != (refused,)]
         for value, found in ways.items()
     }
 
@@ -154,7 +146,7 @@ def _by_chunks(
 def _problem(func: Func, block: Site, facts: TargetFacts) -> GemmProblem | None:
     """The sizes of a long sum of products with few results; None for any other block."""
     axes = find_axes(block)
-    if axes is None:
+    if axes is None or not shares_enough(axes):
         return None
     smaller = axes.smaller(free_iterations(func, block))
     lengths = [extent_of(item.extent) for item in block.reduce]
@@ -189,7 +181,7 @@ def product_cycles(
     """
     if len(chunk_counts(problem, facts)) > 1:
         ways = chain.from_iterable(_ways(problem, matrix_units[:1], facts).values())
-        found = [item for item in ways if not measured or item.value == _LAUNCH]
+        found = [item for item in ways if not measured or item.value == (AddsUp.LAUNCH,)]
     else:
         on_units = (matrix_options(unit, problem, facts) for unit in matrix_units)
         found = [*thread_tiles(problem, facts), *chain.from_iterable(on_units)]
@@ -210,7 +202,9 @@ def _ways(problem: GemmProblem, matrix_units: Sequence[MatrixUnit], facts: Targe
     if not any(unit.opaque for unit in matrix_units):
         return ways
     # Their sums pass through shared memory by themselves: chunks of them have a launch.
-    return {count: [item for item in found if item.value == _LAUNCH] for count, found in ways.items()}
+    return {
+        count: [item for item in found if item.value == (AddsUp.LAUNCH,)] for count, found in ways.items()
+    }
 
 
 class Best(NamedTuple):
@@ -237,19 +231,24 @@ def ways_to_add(
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
     one = one_of_chunks(problem, chunks)
     if chunks == 1:
-        return _that_fit([Option(_LAUNCH, best(one).cycles)])
+        return _that_fit([Option((AddsUp.LAUNCH,), best(one).cycles)])
     made = best(one)
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
-    found = [Option(_LAUNCH, _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
+    found = [Option((AddsUp.LAUNCH,), _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
-        barriers = facts.hertz * CLUSTER_SECONDS
-        found.append(Option(_CLUSTER, _DOUBT * best(replace(one, passed=True)).cycles + passed + barriers))
+        barriers = facts.hertz * launch_cost.CLUSTER_SECONDS
+        found.append(
+            Option(
+                (AddsUp.CLUSTER,),
+                _DOUBT * best(replace(one, adds_up=AddsUp.CLUSTER)).cycles + passed + barriers,
+            )
+        )
     if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
-        stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * _LAST_SECONDS
+        stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * launch_cost.LAST_BLOCK_SECONDS
         read = made.rows * made.columns * chunks * _BYTES / _READ_BYTES_A_CYCLE
         doubt = _DOUBT if clusters > 1 else 1.0
-        found.append(Option(_LAST, doubt * (_DOUBT * made.cycles + stored + read)))
+        found.append(Option((AddsUp.LAST_BLOCK,), doubt * (_DOUBT * made.cycles + stored + read)))
     return _that_fit(found)
 
 
@@ -264,7 +263,7 @@ def least_of(options: Sequence[Option]) -> float:
 
 def parts_cycles(results: float, chunks: int, facts: TargetFacts) -> float:
     """Estimated cycles of the launch that adds up so many parts of each result."""
-    return bytes_cycles(results * (2 * chunks + 1), facts) + facts.hertz * LAUNCH_SECONDS
+    return bytes_cycles(results * (2 * chunks + 1), facts) + facts.hertz * launch_cost.LAUNCH_SECONDS
 
 
 def bytes_cycles(elements: float, facts: TargetFacts) -> float:

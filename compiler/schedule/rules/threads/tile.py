@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cache, cached_property
 from itertools import product
 from typing import Protocol
@@ -92,6 +93,14 @@ def costs_of(facts: TargetFacts) -> FetchCosts:
     return ON_THREADS if copies(facts) else WITHOUT_COPIES
 
 
+class AddsUp(IntEnum):
+    """What adds chunks of a sum up: a second launch, the blocks of a cluster, or the last block of all."""
+
+    LAUNCH = 0
+    CLUSTER = 1
+    LAST_BLOCK = 2
+
+
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
     """Sizes of a sum of products: independent ones, results along both axes, and terms of each result.
@@ -100,9 +109,8 @@ class GemmProblem:
     parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
     holds, or a constant where a condition does not hold. window: where several axes number the terms that are
     staged together, so many have fixed places beside each other; else 0. narrow: the factors are floats of 16
-    bits. smaller: independent ones, rows and columns of runs that have a part only. passed: each
-    block leaves its results in shared memory, for the others of its cluster. counted: blocks come to a
-    counter.
+    bits. smaller: independent ones, rows and columns of runs that have a part only. adds_up: what does, where
+    the results are chunks of a sum.
     """
 
     batch: int
@@ -115,8 +123,7 @@ class GemmProblem:
     window: int = 0
     narrow: bool = False
     smaller: tuple[tuple[int, int, int], ...] = ()
-    passed: bool = False
-    counted: bool = False
+    adds_up: AddsUp = AddsUp.LAUNCH
 
     @property
     def gathered(self) -> bool:
@@ -296,8 +303,8 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 
 def passed_bytes(tile: BlockTile, problem: GemmProblem) -> int:
     """What a block leaves in shared memory for the others of its cluster, or one thread for all others."""
-    told = LastBlock.SHARED_BYTES if problem.counted else 0
-    return told + (tile.rows * tile.columns * WORD if problem.passed else 0)
+    told = LastBlock.SHARED_BYTES if problem.adds_up == AddsUp.LAST_BLOCK else 0
+    return told + (tile.rows * tile.columns * WORD if problem.adds_up == AddsUp.CLUSTER else 0)
 
 
 def has_room(tile: BlockTile, facts: TargetFacts, passed: int = 0) -> bool:

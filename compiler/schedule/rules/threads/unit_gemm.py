@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from compiler.loops.ir import CONSTANT, REGISTER
 from compiler.loops.matrix_units import MatrixUnit, Modes
@@ -34,6 +35,23 @@ _SECTOR_BYTES = 32
 """Neighbouring rows that lanes take fill a sector; the steps of the others are in other banks."""
 
 
+class TileLoops(NamedTuple):
+    """The loops of a product on matrix units, outermost first.
+
+    grid: over blocks; tile: the one of them over columns. rounds: taps, and parts of the sum. groups:
+    sub-groups along rows and columns. product: those that are written out. own: tiles of a sub-group along
+    rows and columns. unit: the outermost one of what the unit computes at once.
+    """
+
+    grid: list[str]
+    tile: str
+    rounds: list[str]
+    groups: tuple[str, str]
+    product: str
+    own: tuple[str, str]
+    unit: str
+
+
 class UnitGemm(ImplicitGemm):
     """The steps of the rules for matrix units that bring factors into shared memory."""
 
@@ -59,6 +77,28 @@ class UnitGemm(ImplicitGemm):
     def cut(self, loop: str, tiles: tuple[int | None, ...], digits: Modes) -> tuple[str, ...]:
         """A loop over rows or columns as loops over tiles, and the digits of the innermost ones."""
         return self.s.split(loop, (*tiles, *(item.extent for item in digits)))
+
+    def cut_tiles(self, tile: MatrixTile) -> TileLoops:
+        """Cut rows and columns of the product into tiles, and its sum into parts."""
+        unit = tile.unit
+        inside = self.own_loops(self.name)
+        *batch, row, column = inside[: self.batches + 2]
+        *taps, terms = inside[self.batches + 2 :]
+        row_block, row_group, rows, *row_digits = self.cut(
+            row, (None, tile.along_rows, tile.own_rows), unit.c.rows
+        )
+        col_block, col_group, columns, *col_digits = self.cut(
+            column, (None, tile.along_columns, tile.own_columns), unit.c.columns
+        )
+        most = tile.depth // unit.steps
+        unrolled = self.decide("unroll", tile.unrolled, [n for n in (1, 2, 4) if most % n == 0])
+        part, more, product, step = self.s.split(terms, (None, most // unrolled, unrolled, unit.steps))
+        grid, rounds = self.grid(batch, row_block, col_block), [*taps, part]
+        own = [rows, columns, *row_digits, *col_digits]
+        self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
+        return TileLoops(
+            grid, col_block, rounds, (row_group, col_group), product, (rows, columns), row_digits[0]
+        )
 
     def bring(self, stages: Sequence[str], rounds: Sequence[str], part: str, tile: MatrixTile) -> None:
         """Fetch both factors in every round; those whose terms have no order in memory one by one."""

@@ -26,6 +26,7 @@ from compiler.schedule.rules.options import Named
 from compiler.schedule.rules.threads.axes import Axes, find_axes
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.gemm import ImplicitGemm, is_narrow
+from compiler.schedule.rules.threads.launch_cost import LAUNCH_SECONDS
 from compiler.schedule.rules.threads.matrix import MatrixGemm, usable
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.threads.rows import parts_of
@@ -40,7 +41,7 @@ from compiler.schedule.rules.threads.scores import (
     Tiling,
     softmax_cycles,
 )
-from compiler.schedule.rules.threads.split_k import LAUNCH_SECONDS, least_of, product_cycles
+from compiler.schedule.rules.threads.split_k import least_of, product_cycles
 from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
