@@ -28,12 +28,13 @@ def resident_blocks(nest: Stmt, grid: Dim3, block: Dim3, facts: TargetFacts) -> 
     return max(1, min(blocks, registers // (prod(block) * _registers_of(nest))))
 
 
-def waves_at_once(nest: Stmt, resident: int, block: Dim3, facts: TargetFacts) -> int:
-    """How many sub-groups a part of a unit then has, where the last of some blocks reads much; else 0."""
+def waves_at_once(nest: Stmt, resident: int, block: Dim3, facts: TargetFacts) -> tuple[int, int] | None:
+    """Sub-groups that a part of a unit then has, of one block and of all, where the last block reads much."""
     lanes = max(facts.subgroup_sizes, default=0)
     if not resident or not lanes or not any(isinstance(item, LastBlock) for item in statements(nest)):
-        return 0
-    return -(-resident * -(-prod(block) // lanes) // _PARTS.get(lanes, 1))
+        return None
+    waves, parts = -(-prod(block) // lanes), _PARTS.get(lanes, 1)
+    return -(-waves // parts), -(-resident * waves // parts)
 
 
 _PARTS = {64: 4, 32: 2}

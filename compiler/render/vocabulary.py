@@ -32,14 +32,14 @@ class Bounds:
     """What is known of each launch of a device function: the threads of a block along x, y, z.
 
     resident: blocks that a unit works on at the same time where the grid has no more, else 0. cluster: blocks
-    of a cluster, side by side along z. waves: sub-groups of a part of a unit, where it has no more and many
-    reads of each are to be under way; else 0.
+    of a cluster, side by side along z. waves: the fewest and the most sub-groups that a part of a unit has,
+    where many reads of each are to be under way.
     """
 
     block: Dim3
     resident: int = 0
     cluster: int = 1
-    waves: int = 0
+    waves: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

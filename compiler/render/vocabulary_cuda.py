@@ -45,7 +45,7 @@ def _literal(value: float, kind: DType) -> str | None:
 
 def _kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
     """Where LLVM is not told of few waves, it saves registers for more, and waits for each read by itself."""
-    waves = f" TK_MOST_WAVES({bounds.waves})" if bounds.waves else ""
+    waves = " TK_WAVES({}, {})".format(*bounds.waves) if bounds.waves else ""
     return _head(name, params, f"__launch_bounds__({prod(bounds.block)}){waves}")
 
 

@@ -130,11 +130,12 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
     return true;
 }
 
-/* Of a kernel of which a part of a unit (SIMD) has no more waves at a time. */
+/* Of a kernel of which a part of a unit (SIMD) has so many waves at a time: LLVM takes no notice where the least is
+ * below those of one block. */
 #if defined(TK_IS_HIP) && !defined(TK_EMULATOR)
-#define TK_MOST_WAVES(n) __attribute__((amdgpu_waves_per_eu(1, n)))
+#define TK_WAVES(least, most) __attribute__((amdgpu_waves_per_eu(least, most)))
 #else
-#define TK_MOST_WAVES(n)
+#define TK_WAVES(least, most)
 #endif
 
 /* ---------------------------------------------------------------- shared memory that a launch asks for */
