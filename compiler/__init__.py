@@ -49,8 +49,10 @@ from compiler.core.process import stop_all as stop_all
 from compiler.core.progress import Progress as Progress
 from compiler.core.progress import Steps as Steps
 from compiler.core.progress import silent as silent
+from compiler.core.settings import EMULATOR as EMULATOR
 from compiler.core.settings import EMULATORS as EMULATORS
 from compiler.core.settings import KNOBS as KNOBS
+from compiler.core.settings import UNCHECKED_EMULATOR as UNCHECKED_EMULATOR
 from compiler.core.settings import Knob as Knob
 from compiler.core.settings import Settings as Settings
 from compiler.core.settings import load_settings as load_settings

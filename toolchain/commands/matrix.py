@@ -27,6 +27,9 @@ app = typer.Typer(help="Many networks on many targets: run, status, show, diff."
 
 _MOST_LISTED = 40
 
+_RAN = ("verified", "measured", "emulated", "emulated-unchecked")
+"""States of trials of which nothing is left to tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanWords:
@@ -363,8 +366,8 @@ def _plan_of(path: Path | None, words: PlanWords, scheduler: str | None) -> tupl
 
 def _tell(record: Record, title: str) -> None:
     seconds = sum(record.seconds.values())
-    why = f": {record.why}" if record.why and record.state not in ("verified", "measured", "emulated") else ""
-    console.talk(f"{record.state:<14} {title}, {seconds:.1f} s{why}")
+    why = f": {record.why}" if record.why and record.state not in _RAN else ""
+    console.talk(f"{record.state:<18} {title}, {seconds:.1f} s{why}")
 
 
 def _list(agenda: Agenda, *, json: bool) -> None:
@@ -408,7 +411,7 @@ def _summarise(
                            "states": _counts(every), "cells": cells})  # fmt: skip
     else:
         for one in failed[:_MOST_LISTED]:
-            console.data(f"{one.state:<14} {titles[one.id]}: {one.why}")
+            console.data(f"{one.state:<18} {titles[one.id]}: {one.why}")
         if len(failed) > _MOST_LISTED:
             console.data(f"and {len(failed) - _MOST_LISTED} more")
         console.data(f"{len(made)} made, {len(kept)} kept: {_in_words(_counts(every))}")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compiler import EMULATORS, TkError, disk, sha256_file
+from compiler import EMULATOR, UNCHECKED_EMULATOR, TkError, disk, sha256_file
 from toolchain.matrix.keys import Surroundings, key_of_result
 from toolchain.matrix.models import TrialModel
 from toolchain.matrix.outcome import (
@@ -34,6 +34,9 @@ from toolchain.records.record import (
     shortened_log,
 )
 from toolchain.records.store import new_id
+
+_PASSED = {EMULATOR: State.EMULATED, UNCHECKED_EMULATOR: State.EMULATED_UNCHECKED}
+"""What equal outputs say, by device; `VERIFIED` on all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class Attempt:
         worst = worst_output(done.document)
         failed = state_after("verify", done)
         if failed is None:
-            passed = State.EMULATED if place.selector in EMULATORS else State.VERIFIED
+            passed = _PASSED.get(place.selector, State.VERIFIED)
             self._update(state=passed, why="", accuracy=worst, place=self._place(done))
         elif failed == State.WRONG:
             self._update(state=failed, why=wrong_by(worst), accuracy=worst, place=self._place(done))

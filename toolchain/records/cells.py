@@ -12,6 +12,7 @@ from toolchain.records.record import PASSED, Latency, Record, State
 STATE_MARKS = {
     State.VERIFIED: "✓",
     State.EMULATED: "✓",
+    State.EMULATED_UNCHECKED: "✓",
     State.MEASURED: "○",
     State.COMPILED_ONLY: "○",
     State.NOT_RUN: "–",  # noqa: RUF001 - a dash, as in the table of a report
@@ -21,6 +22,7 @@ FAILURE_MARK = "✗"
 STATE_MEANINGS = {
     State.VERIFIED: "outputs equal the reference's, on a device of the target",
     State.EMULATED: "outputs equal the reference's, in the emulator, not on a device",
+    State.EMULATED_UNCHECKED: "the same, where the emulator watches no access",
     State.MEASURED: "ran and was timed; its outputs were compared with nothing",
     State.COMPILED_ONLY: "a library was made; it did not run",
     State.WRONG: "outputs differ from the reference's by more than the tolerance",

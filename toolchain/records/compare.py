@@ -10,7 +10,13 @@ from enum import StrEnum
 from toolchain.records.cells import Cell, CellTrials, trials_by_cell
 from toolchain.records.record import FAILED, PASSED, Latency, Record, State
 
-_PROOF = (State.COMPILED_ONLY, State.MEASURED, State.EMULATED, State.VERIFIED)
+_PROOF = (
+    State.COMPILED_ONLY,
+    State.MEASURED,
+    State.EMULATED_UNCHECKED,
+    State.EMULATED,
+    State.VERIFIED,
+)
 """States that passed, the weakest first."""
 
 

@@ -91,6 +91,13 @@ def test_what_has_a_record_is_not_made_again(tmp_path: Path) -> None:
     assert len(RecordStore(tmp_path / "records").read()) == 4
 
 
+def test_a_record_says_whether_the_emulator_watched(tmp_path: Path) -> None:
+    cards = {"target": "cuda-nvidia", "archs": ["sm_90"], "devices": ["emulator", "emulator-unchecked"]}
+    made = make(tmp_path, plan_of(["mnist"], targets=[cards]))
+    found = {one.place.selector: one.state for one in made}
+    assert found == {"emulator": State.EMULATED, "emulator-unchecked": State.EMULATED_UNCHECKED}
+
+
 def test_what_changed_is_made_again(tmp_path: Path) -> None:
     plan = plan_of(["mnist"])
     make(tmp_path, plan)
