@@ -23,6 +23,8 @@ class Knob:
 EMULATOR = "emulator"
 UNCHECKED_EMULATOR = "emulator-unchecked"
 """The same without a look at accesses: only the numbers, in a third of the time."""
+EMULATOR_ORDER = "TK_EMULATOR_ORDER"
+"""Where it has a seed, the emulator records launches, and replays them in any order that is allowed."""
 EMULATORS = (EMULATOR, UNCHECKED_EMULATOR)
 """Values of `--device` with which kernels for a GPU run on the host's cores."""
 

@@ -6,6 +6,7 @@ It is the process that reduces a model; what it copies itself into for each chec
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ import compiler.lower
 import compiler.pipeline
 import compiler.render.vocabulary_cpp
 import compiler.stages.constants
+import compiler.stages.device
+import compiler.stages.kernels
 import compiler.stages.storage
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
@@ -30,7 +33,8 @@ from compiler.graph.ops import find_op
 from compiler.loops.ir import Barrier, Binary, Const, For, Func, Store, Var, const, seq
 from compiler.loops.text import print_func
 from compiler.reduce import child
-from compiler.render.host import ArgKind, HostPlan, PlanStep
+from compiler.render.host import ArgKind, HostPlan, PlanStep, PlanTurn
+from compiler.render.launch import DeviceText
 from compiler.schedule.primitives.reduction import DecomposeReduction
 
 
@@ -154,6 +158,29 @@ def _after_pass(name: str, change: Callable[[Func], Func]) -> None:
     )
 
 
+def _text_with(change: Callable[[str], str]) -> Callable[[], None]:
+    """The text of kernels for devices is another one."""
+
+    def render(original: Callable[..., DeviceText]) -> Callable[..., DeviceText]:
+        def call(*args: Any) -> DeviceText:
+            made = original(*args)
+            return replace(made, text=change(made.text))
+
+        return call
+
+    return lambda: _wrap(compiler.stages.kernels, "render_launches", render)
+
+
+def _one_block_fewer(text: str) -> str:
+    """Before the last block is done another one takes itself for it."""
+    return re.sub(r"(tk_last_block\(\w+, )(\d+)", lambda found: f"{found[1]}{int(found[2]) - 1}", text)
+
+
+def _waits_for_nothing(original: Callable[..., PlanTurn]) -> Callable[..., PlanTurn]:
+    """Steps wait for none of another branch."""
+    return lambda branch, _: original(branch, ())
+
+
 def _wrong_plan(change: Callable[[PlanStep], PlanStep]) -> None:
     def render(original: Callable[[HostPlan], str]) -> Callable[[HostPlan], str]:
         return lambda plan: original(replace(plan, steps=tuple(map(change, plan.steps))))
@@ -249,6 +276,7 @@ class Plant:
     """A defect: how it is planted, a network that shows it, and the culprit's kind and a part of its name.
 
     fault: the kind that it shows. seconds: for each model that is tried. application: told of the culprit.
+    targets: of devices with threads that show it. nodes: that show it, at most. decision: that belongs to it.
     """
 
     plant: Callable[[], None]
@@ -258,6 +286,9 @@ class Plant:
     fault: str = "wrong"
     seconds: float = 120.0
     application: str = ""
+    targets: tuple[str, ...] = ("cuda-nvidia", "rocm-amd")
+    nodes: int = 3
+    decision: str = ""
 
 
 def _plant(module: Any, name: str, make: Callable[..., Any]) -> Callable[[], None]:
@@ -318,6 +349,15 @@ EMULATED: dict[str, Plant] = {
     "threads: nobody waits":
         Plant(lambda: _after_pass("merge_threads", _without_barriers), "transformer",
               "lowering pass", "merge_threads", fault="crash"),
+    "clusters: blocks do not wait for each other":
+        Plant(_text_with(lambda text: text.replace("tk_cluster_barrier();", "")), "late",
+              "schedule", "bind", fault="crash", decision="conv.adds_up", targets=("cuda:sm_90",)),
+    "last block: one comes too early":
+        Plant(_text_with(_one_block_fewer), "late", "schedule", "bind", fault="crash",
+              decision="conv.adds_up", targets=("cuda:sm_80", "rocm:gfx90a")),
+    "branches: nothing waits":
+        Plant(_plant(compiler.stages.device, "PlanTurn", _waits_for_nothing), "squeezed",
+              "recording", "parallel-branches", decision="graph.branches", targets=("cuda:sm_90",), nodes=6),
 }  # fmt: skip
 """Those that only a device with threads has; the emulator takes its place."""
 

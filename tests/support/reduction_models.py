@@ -64,6 +64,15 @@ def deep() -> Draft:
     return b.draft()
 
 
+def late() -> Draft:
+    """The end of a network for images: many channels at few places, whose sums GPUs cut into chunks."""
+    b = Builder("late", opset=14, ir_version=8)
+    x = b.add("Relu", b.conv(b.input("features", (1, 64, 7, 7)), "first", 64, 3, pads=1))
+    x = b.add("Sigmoid", b.conv(x, "second", 64, 3, pads=1))
+    b.output(b.add("GlobalAveragePool", x), (1, 64, 1, 1))
+    return b.draft()
+
+
 transformer = partial(
     transformers.bert, "block", 1.0, spelling="dynamo", tokens=17, words=40, width=32, layers=1, heads=2
 )
@@ -73,6 +82,7 @@ REDUCTION_MODELS: dict[str, Callable[[], Draft]] = {
     "squeezed": squeezed,
     "residual": residual,
     "deep": deep,
+    "late": late,
     "transformer": transformer,
 }
 
