@@ -23,8 +23,6 @@ class Knob:
 EMULATOR = "emulator"
 UNCHECKED_EMULATOR = "emulator-unchecked"
 """The same without a look at accesses: only the numbers, in a third of the time."""
-EMULATOR_ORDER = "TK_EMULATOR_ORDER"
-"""Where it has a seed, the emulator records launches, and replays them in any order that is allowed."""
 EMULATORS = (EMULATOR, UNCHECKED_EMULATOR)
 """Values of `--device` with which kernels for a GPU run on the host's cores."""
 
@@ -85,7 +83,10 @@ _COMPILERS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values of all knobs; what nothing was asked for is None."""
+    """Values of all knobs; what nothing was asked for is None.
+
+    any_order: whether the emulator records launches, and replays them in any order that is allowed.
+    """
 
     cache_dir: Path
     cache_bytes: int
@@ -99,6 +100,7 @@ class Settings:
     rocm_root: Path | None = None
     device: str | None = None
     tuning_db: Path | None = None
+    any_order: bool = False
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -121,6 +123,7 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
         rocm_root=_folder(source, "TK_ROCM_ROOT") or _folder(source, "ROCM_PATH"),
         device=source.get("TK_DEVICE") or None,
         tuning_db=_tuning_db(source),
+        any_order=bool(source.get("TK_EMULATOR_ORDER")),
     )
 
 

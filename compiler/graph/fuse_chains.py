@@ -7,7 +7,7 @@ layer, another one), a pool with the dense layer behind it. Launches of next to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Graph, Value
@@ -22,6 +22,13 @@ _MOST_RESULTS = 1 << 14
 
 _Layers = list[tuple[Group, ...]]
 """Layers that follow each other, each behind the views in front of it."""
+
+
+def has_chains(graph: Graph) -> bool:
+    """Whether several operators sum up to few results each: else there is nothing to join."""
+    kinds = (Kind.REDUCTION, Kind.ANCHOR)
+    sums = (node.outputs[0].type.size for node in graph.nodes if node.op.kind in kinds)
+    return len([*islice((size for size in sums if size <= _MOST_RESULTS), 2)]) > 1
 
 
 def fuse_chains(fused: FusedGraph, saves: Saves) -> FusedGraph:

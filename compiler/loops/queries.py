@@ -27,6 +27,11 @@ def int_of(expr: Expr | None) -> int | None:
     return int(expr.value) if isinstance(expr, Const) else None
 
 
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a flat buffer; 0 where its size is not known at compile time."""
+    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes
+
+
 def extent_of(expr: Expr) -> int:
     """An extent that is a literal; InternalError for a symbolic one."""
     if not isinstance(expr, Const):

@@ -194,6 +194,15 @@ def allocating(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
+def allocated(item: Stmt) -> tuple[list[Buffer], Stmt]:
+    """Buffers that are allocated together, outermost first, and what they are allocated for."""
+    buffers: list[Buffer] = []
+    while isinstance(item, Alloc):
+        buffers.append(item.buffer)
+        item = item.body
+    return buffers, item
+
+
 def with_body(func: Func, body: Stmt) -> Func:
     """The Func with another body; itself when nothing changed."""
     return func if body is func.body else func.replace(body=body)

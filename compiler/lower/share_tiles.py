@@ -12,10 +12,9 @@ from compiler.core.types import U8
 from compiler.loops.ir import CLUSTER, SHARED, Alloc, Barrier, Buffer, Call, For, Func, Seq, Stmt, const, seq
 from compiler.loops.matrix_units.tile_calls import STORE, memory_of
 from compiler.loops.names import fresh, names_in
-from compiler.loops.queries import int_of
-from compiler.loops.walk import Rewriter, allocating, replace_buffers, with_body
-
-_ALIGNMENT = 64
+from compiler.loops.queries import buffer_bytes
+from compiler.loops.walk import Rewriter, allocated, allocating, replace_buffers, with_body
+from compiler.lower.storage_rewrite import rounded
 
 
 def share_tiles(func: Func) -> Func:
@@ -29,7 +28,7 @@ class _Share(Rewriter):
         self.names = names
 
     def visit_alloc(self, item: Alloc) -> Stmt:
-        buffers, body = _together(item)
+        buffers, body = allocated(item)
         own = {buffer for buffer in buffers if buffer.scope == SHARED and buffer.alias_of is None}
         calls = [call for call in body.walk() if isinstance(call, Call)]
         moved = {(call.name == STORE, buffer) for call in calls for buffer in memory_of(call)}
@@ -39,7 +38,7 @@ class _Share(Rewriter):
         if parted is None:
             return self.parts(item)
         places = {**_behind(staged), **_behind(sums)}
-        size = max(at + _bytes(buffer) for buffer, at in places.items())
+        size = max(at + buffer_bytes(buffer) for buffer, at in places.items())
         arena = Buffer(fresh("tiles", self.names), U8, (const(size),), SHARED)
         there = {
             buffer: buffer.replace(alias_of=arena.name, offset=const(at // buffer.dtype.bytes))
@@ -47,15 +46,6 @@ class _Share(Rewriter):
         }
         kept = [there.get(buffer, buffer) for buffer in buffers]
         return allocating([arena, *kept], replace_buffers(parted, there))
-
-
-def _together(item: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Buffers that are allocated together, and what for."""
-    buffers: list[Buffer] = []
-    while isinstance(item, Alloc):
-        buffers.append(item.buffer)
-        item = item.body
-    return buffers, item
 
 
 def _parted(stmt: Stmt, staged: set[Buffer], sums: set[Buffer]) -> Stmt | None:
@@ -90,9 +80,5 @@ def _behind(buffers: Sequence[Buffer]) -> dict[Buffer, int]:
     places, at = dict[Buffer, int](), 0
     for buffer in buffers:
         places[buffer] = at
-        at += -(-_bytes(buffer) // _ALIGNMENT) * _ALIGNMENT
+        at += rounded(buffer_bytes(buffer))
     return places
-
-
-def _bytes(buffer: Buffer) -> int:
-    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes

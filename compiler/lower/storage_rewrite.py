@@ -28,7 +28,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.queries import int_of
-from compiler.loops.walk import Rewriter, allocating, replace_buffers, with_body
+from compiler.loops.walk import Rewriter, allocated, allocating, replace_buffers, with_body
 
 _ALIGNMENT = 64
 
@@ -53,14 +53,14 @@ class _Share(Rewriter):
     stack_bytes: int
 
     def visit_alloc(self, item: Alloc) -> Stmt:
-        buffers, body = _group(item)
+        buffers, body = allocated(item)
         body = self.visit(body)
         stmts = body.stmts if isinstance(body, Seq) else (body,)
         lives = [life for buffer in buffers if (life := _life(buffer, stmts)) is not None]
-        needed = sum(_rounded(life.bytes) for life in lives)
+        needed = sum(rounded(life.bytes) for life in lives)
         if len(lives) > 1 and needed > self.stack_bytes:
             offsets = _place(lives, stmts)
-            total = max(offsets[life.buffer] + _rounded(life.bytes) for life in lives)
+            total = max(offsets[life.buffer] + rounded(life.bytes) for life in lives)
             if total < needed:
                 return self._arena(buffers, body, offsets, total)
         return allocating(buffers, body)
@@ -79,15 +79,6 @@ class _Share(Rewriter):
         return allocating([arena, *(moved.get(buffer, buffer) for buffer in buffers)], body)
 
 
-def _group(item: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Buffers that are allocated together, and what they are allocated for."""
-    buffers: list[Buffer] = []
-    while isinstance(item, Alloc):
-        buffers.append(item.buffer)
-        item = item.body
-    return buffers, item
-
-
 def _life(buffer: Buffer, stmts: Sequence[Stmt]) -> _Life | None:
     """When a scratch buffer is in use; None for a buffer that keeps a place of its own."""
     size = int_of(buffer.shape[0])
@@ -103,13 +94,13 @@ def _place(lives: Sequence[_Life], stmts: Sequence[Stmt]) -> dict[Buffer, int]:
     placed: list[_Life] = []
     for life in sorted(lives, key=lambda item: -item.bytes):
         taken = sorted(
-            (offsets[other.buffer], offsets[other.buffer] + _rounded(other.bytes))
+            (offsets[other.buffer], offsets[other.buffer] + rounded(other.bytes))
             for other in placed
             if not _compatible(life, other, stmts)
         )
         at = 0
         for begin, end in taken:
-            if at + _rounded(life.bytes) <= begin:
+            if at + rounded(life.bytes) <= begin:
                 break
             at = max(at, end)
         offsets[life.buffer] = at
@@ -151,5 +142,6 @@ def _elementwise(item: IRNode, source: Buffer, target: Buffer, indices: set[tupl
     )
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
+    """Bytes up to where another buffer of the same memory may begin."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT

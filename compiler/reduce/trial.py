@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import traceback
@@ -17,7 +16,7 @@ import onnx
 
 from compiler.core.diagnostics import BuildError, HostError, TkError
 from compiler.core.forked import Tell
-from compiler.core.settings import EMULATOR_ORDER, EMULATORS
+from compiler.core.settings import EMULATORS, load_settings
 from compiler.frontend.proto import read_model
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.pipeline import run_job
@@ -221,7 +220,7 @@ def _run(
 
 def _runs_of(setup: Setup) -> int:
     """Devices record a run, and replay it from then on; the emulator, too, where it is to take any order."""
-    replays = setup.device not in EMULATORS or EMULATOR_ORDER in os.environ
+    replays = setup.device not in EMULATORS or load_settings().any_order
     is_device = get_target(setup.target, setup.arch).device is not None
     return _RUNS_REPLAYED if is_device and replays else 1
 

@@ -59,7 +59,7 @@ from compiler.loops.ir import (
 from compiler.loops.linear import Linear
 from compiler.loops.matrix_units import UNITS
 from compiler.loops.matrix_units.tile_calls import memory_of
-from compiler.loops.queries import int_of
+from compiler.loops.queries import buffer_bytes, int_of
 from compiler.render.cstyle import FunctionPrinter, KernelPrinter, stripped
 from compiler.render.host import PlanGridEnd
 from compiler.render.launch import (
@@ -77,7 +77,7 @@ from compiler.render.launch import (
 from compiler.render.loop_indices import IndexPrinter
 from compiler.render.matrix_loads import LANES, row_loads
 from compiler.render.matrix_text import check_tile
-from compiler.render.resident import buffer_bytes, resident_blocks, waves_at_once
+from compiler.render.resident import resident_blocks, waves_at_once
 from compiler.render.vocabulary import (
     LOCAL,
     TILES,

@@ -21,11 +21,11 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
+from compiler.loops.queries import buffer_bytes
 from compiler.loops.regions import writes_of
 from compiler.loops.walk import scoped
 from compiler.render.cstyle import SCRATCH_ALIGNMENT
 from compiler.render.host import PlanDim, PlanGridEnd
-from compiler.render.resident import buffer_bytes
 from compiler.render.vocabulary import Dim3
 
 AXES = ("x", "y", "z")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import CLUSTER, SHARED, Alloc, Buffer, LastBlock, Stmt, statements
-from compiler.loops.queries import int_of
+from compiler.loops.ir import CLUSTER, SHARED, Alloc, LastBlock, Stmt, statements
+from compiler.loops.queries import buffer_bytes
 from compiler.render.vocabulary import Dim3
 
 _OTHER_REGISTERS = 40
@@ -46,8 +46,3 @@ def _registers_of(nest: Stmt) -> int:
     arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
     own = [item for item in arrays if item.scope not in (SHARED, CLUSTER) and item.alias_of is None]
     return sum(-(-buffer_bytes(item) // 4) for item in own) + _OTHER_REGISTERS
-
-
-def buffer_bytes(buffer: Buffer) -> int:
-    """Bytes of a flat buffer."""
-    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from compiler.core.files import sha256_bytes
 from compiler.graph.fuse import MOST_NODES
+from compiler.graph.fuse_chains import has_chains
 from compiler.graph.fuse_factors import is_depthwise, makes_image
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.ir import Buffer, Func, const, seq
@@ -45,7 +46,7 @@ def choose_graph(graph: Graph, job: CompileJob) -> GraphChoices:
     in_one = decide(chooser, DEPTHWISE, 1, (0,) if pairs else ())
     elementwise = not has_vectors and any(makes_image(node, graph) for node in graph.nodes)
     made = decide(chooser, ELEMENTWISE, 1, (0,) if elementwise else ())
-    clusters = has_clusters(job.target.facts)
+    clusters = has_clusters(job.target.facts) and has_chains(graph)
     in_clusters = decide(chooser, CHAINS, 1, (0,) if clusters else ())
     fusion = decide(chooser, FUSION, MOST_NODES, _FEW_NODES)
     forks = (job.target.facts.limit("branches") or 1) > 1 and _forks(graph)

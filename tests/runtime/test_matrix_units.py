@@ -14,7 +14,7 @@ from compiler.core.settings import load_settings
 from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.matrix_units import RECORDS, UNITS
-from compiler.loops.matrix_units.unit import size_of
+from compiler.loops.matrix_units.modes import size_of
 from compiler.loops.verify import verify_func
 from compiler.targets import get_target
 from compiler.targets.device import Module

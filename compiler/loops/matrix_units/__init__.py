@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from compiler.core.types import DType
 from compiler.loops.matrix_units import mfma, mma, wmma
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
+from compiler.loops.matrix_units.modes import Mode, Modes
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Text
 
 __all__ = ["RECORDS", "UNITS", "Fragment", "MatrixUnit", "Mode", "Modes", "Text", "units_for", "wmma"]
 

@@ -15,7 +15,8 @@ from compiler.loops import intrinsics
 from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import COMPUTE, ProgramError
 from compiler.loops.intrinsics import Intrinsic
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, size_of
+from compiler.loops.matrix_units.modes import size_of
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit
 
 
 def register_units(units: Iterable[MatrixUnit]) -> None:

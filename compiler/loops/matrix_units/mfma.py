@@ -10,7 +10,8 @@ gfx90a, gfx940.
 from __future__ import annotations
 
 from compiler.core.types import BF16, F16, F32, I8, I32, DType
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Text
+from compiler.loops.matrix_units.modes import Mode
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Text
 
 _LANES = 64
 _FIRST = ("gfx908", "gfx90a")

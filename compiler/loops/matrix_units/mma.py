@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.types import BF16, F16, F32, I8, I32, TF32, DType
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
+from compiler.loops.matrix_units.modes import Mode, Modes
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Text
 
 _LANES = 32
 _GROUP = Mode(8, lane=4)

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from compiler.core.node import IRNode
 from compiler.loops.ir import AddressOf, Buffer, Call, Expr, Region, const
 from compiler.loops.matrix_units import wmma
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Modes, size_of
+from compiler.loops.matrix_units.modes import Modes, digit_of_lane, digits_of, number_of
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit
 
 FILL, STORE = "wmma.fill", "wmma.store"
 LOADS = {"wmma.load_a": "a", "wmma.load_b": "b", "wmma.load_bt": "bt"}
@@ -119,8 +120,8 @@ class _Tiles:
         loops = [*_loops("r", c.rows), *_loops("c", c.columns), ("k", self.unit.steps)]
         row, column = _flat("r", c.rows), _flat("c", c.columns)
         own = _held("c", c, _own("r", c.rows), _own("c", c.columns))
-        left = _held("a", a, _digits(row, a.rows), _digits("vk", a.columns))
-        right = _held("b", b, _digits(column, b.rows), _digits("vk", b.columns))
+        left = _held("a", a, digits_of(row, a.rows), digits_of("vk", a.columns))
+        right = _held("b", b, digits_of(column, b.rows), digits_of("vk", b.columns))
         kind = self.unit.total
         call = ", ".join(f"&{self._of_lane(*one)}" for one in (("c", c), ("a", a), ("b", b)))
         params = [self._fragment("c", "c"), self._fragment("a", "a"), self._fragment("b", "bt")]
@@ -155,7 +156,7 @@ class _Tiles:
     def _fragment(self, name: str, part: str) -> str:
         fragment = wmma.fragment_of(self.unit, part)
         kind = self.unit.total if part == "c" else self.unit.factor
-        shape = ", ".join(str(item.extent) for item in _lane_modes(fragment))
+        shape = ", ".join(str(item.extent) for item in fragment.lane_modes)
         return f"{name}: {kind}[{shape}, {fragment.registers}] @fragment lane_map {self.unit.name}.{part}"
 
     def _memory(self, name: str, part: str) -> str:
@@ -165,22 +166,8 @@ class _Tiles:
 
     def _of_lane(self, name: str, fragment: Fragment) -> str:
         """The first element that a lane holds of a fragment."""
-        lanes = []
-        for item in _lane_modes(fragment):
-            text = f"lane // {item.lane}" if item.lane > 1 else "lane"
-            lanes.append(text if item.lane * item.extent == self.unit.lanes else f"{text} % {item.extent}")
+        lanes = [digit_of_lane(item, self.unit.lanes) for item in fragment.lane_modes]
         return f"{name}[{', '.join(lanes)}, 0]"
-
-
-def held_map(fragment: Fragment, row: str, column: str) -> tuple[str, ...]:
-    """Where the element (row, column) of a matrix of such tiles lies: tile, lanes, register."""
-    rows, columns = size_of(fragment.rows), size_of(fragment.columns)
-    places = _places(fragment, _digits(row, fragment.rows), _digits(column, fragment.columns))
-    return (f"{row} // {rows}", f"{column} // {columns}", *places)
-
-
-def _lane_modes(fragment: Fragment) -> Modes:
-    return tuple(item for item in (*fragment.rows, *fragment.columns) if item.lane)
 
 
 def _loops(name: str, modes: Modes) -> list[tuple[str, int]]:
@@ -194,34 +181,11 @@ def _own(name: str, modes: Modes) -> list[str]:
 
 def _flat(name: str, modes: Modes) -> str:
     """The number that the digits are."""
-    terms, weight = [], size_of(modes)
-    for digit, item in zip(_own(name, modes), modes, strict=True):
-        weight //= item.extent
-        terms.append(f"{digit} * {weight}" if weight > 1 else digit)
-    return " + ".join(terms)
-
-
-def _digits(number: str, modes: Modes) -> list[str]:
-    """The digits of a number within its tile."""
-    found, weight = [], size_of(modes)
-    number = number if number.isidentifier() else f"({number})"
-    for item in modes:
-        weight //= item.extent
-        found.append(f"{number} // {weight} % {item.extent}" if weight > 1 else f"{number} % {item.extent}")
-    return found
-
-
-def _places(fragment: Fragment, rows: list[str], columns: list[str]) -> tuple[str, ...]:
-    digits = list(zip((*rows, *columns), (*fragment.rows, *fragment.columns), strict=True))
-    lanes = [text for text, item in digits if item.lane]
-    registers = [
-        f"({text}) * {item.register}" if item.register > 1 else text for text, item in digits if item.register
-    ]
-    return (*lanes, " + ".join(registers) or "0")
+    return number_of(_own(name, modes), modes)
 
 
 def _held(name: str, fragment: Fragment, rows: list[str], columns: list[str]) -> str:
-    return f"{name}[{', '.join(_places(fragment, rows, columns))}]"
+    return f"{name}[{', '.join(fragment.held_at(rows, columns))}]"
 
 
 def _accesses(text: str) -> list[str]:

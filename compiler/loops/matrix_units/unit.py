@@ -13,33 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.core.types import F32, TF32, DType
-
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """A part of a row, column or step, and its stride in the numbers of lanes or registers (CuTe: a mode)."""
-
-    extent: int
-    lane: int = 0
-    register: int = 0
-
-
-Modes = tuple[Mode, ...]
-"""A row, column or step as modes, the one with the highest value first."""
-
-
-def size_of(modes: Modes) -> int:
-    """How many values the modes count."""
-    return math.prod(item.extent for item in modes)
-
-
-def place_of(modes: Modes, lane: int, register: int) -> int:
-    """The row, column or step of what a register of a lane holds."""
-    total = 0
-    for item in modes:
-        own = lane // item.lane if item.lane else register // item.register
-        total = total * item.extent + own % item.extent
-    return total
+from compiler.loops.matrix_units.modes import (
+    Mode,
+    Modes,
+    digit_of_lane,
+    digits_of,
+    number_of,
+    place_of,
+    size_of,
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +36,29 @@ class Fragment:
         """Elements that each lane holds."""
         return math.prod(item.extent for item in (*self.rows, *self.columns) if item.register)
 
+    @cached_property
+    def lane_modes(self) -> Modes:
+        """The modes of rows, then of columns, that lanes tell apart: the first dimensions of its buffer."""
+        return tuple(item for item in (*self.rows, *self.columns) if item.lane)
+
     def place(self, lane: int, register: int) -> tuple[int, int]:
         """Row and column of the element in a register of a lane."""
         return place_of(self.rows, lane, register), place_of(self.columns, lane, register)
+
+    def held_at(self, rows: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+        """Where the element with these digits lies: lanes, register."""
+        digits = list(zip((*rows, *columns), (*self.rows, *self.columns), strict=True))
+        registers = [
+            f"({text}) * {item.register}" if item.register > 1 else text
+            for text, item in digits
+            if item.register
+        ]
+        return (*(text for text, item in digits if item.lane), " + ".join(registers) or "0")
+
+    def tiles_at(self, row: str, column: str) -> tuple[str, ...]:
+        """Where the element (row, column) of a matrix of such tiles lies: tile, lanes, register."""
+        tile = f"{row} // {size_of(self.rows)}", f"{column} // {size_of(self.columns)}"
+        return (*tile, *self.held_at(digits_of(row, self.rows), digits_of(column, self.columns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +135,8 @@ class MatrixUnit:
         """Loops over the modes of a column."""
         return tuple(f"c{number}" for number in range(len(self.c.columns)))
 
-    def lane_modes(self) -> tuple[Mode, ...]:
-        """The modes of rows, then of columns, that lanes tell apart: the first dimensions of c."""
-        return tuple(item for item in (*self.c.rows, *self.c.columns) if item.lane)
-
-    def total_map(self, row: str, column: str) -> tuple[str, ...]:
-        """Where the element (row, column) of a matrix of such tiles lies: tile, lanes, register."""
-        modes = [
-            *_modes_text(row, self.c.rows, self.rows),
-            *_modes_text(column, self.c.columns, self.columns),
-        ]
-        lanes = [text for text, item in modes if item.lane]
-        registers = [
-            f"{text} * {item.register}" if item.register > 1 else text
-            for text, item in modes
-            if item.register
-        ]
-        return (f"{row} // {self.rows}", f"{column} // {self.columns}", *lanes, " + ".join(registers))
-
     def _signature(self) -> str:
-        shape = ", ".join(str(item.extent) for item in self.lane_modes())
+        shape = ", ".join(str(item.extent) for item in self.c.lane_modes)
         return (
             f"func {self.name.replace('.', '_')}("
             f"c: {self.total}[{shape}, {self.c.registers}] @register, "
@@ -173,7 +157,7 @@ class MatrixUnit:
         registers = [f"v{name} * {item.register}" for name, item in axes if item.register]
         own = f"c[{', '.join(lanes)}, {' + '.join(registers)}]"
         row, column = (
-            _number([f"v{n}" for n, _ in zip(names, modes, strict=True)], modes)
+            number_of([f"v{name}" for name in names], modes)
             for names, modes in ((self.row_loops(), self.c.rows), (self.column_loops(), self.c.columns))
         )
         left, right = f"a[{row}, vk]", f"b[{column}, vk]"
@@ -194,7 +178,7 @@ class MatrixUnit:
 
     def implementation(self) -> str:
         """The same by one call of the instruction, each lane with its own operands."""
-        lanes = ", ".join(_of_lane(item, self.lanes) for item in self.lane_modes())
+        lanes = ", ".join(digit_of_lane(item, self.lanes) for item in self.c.lane_modes)
         own = f"c[{lanes}, ramp(0, 1, {self.c.registers})]"
         kind = self.total.with_lanes(self.c.registers)
         operands = [*self._operands("a", self.a), *self._operands("b", self.b)]
@@ -218,29 +202,6 @@ class MatrixUnit:
         return self.a.registers // self.pack, self.b.registers // self.pack
 
 
-def _modes_text(name: str, modes: Modes, size: int) -> list[tuple[str, Mode]]:
-    found, weight = [], size
-    for item in modes:
-        weight //= item.extent
-        text = f"{name} // {weight} % {item.extent}" if weight > 1 else f"{name} % {item.extent}"
-        found.append((text, item))
-    return found
-
-
-def _number(names: Sequence[str], modes: Modes) -> str:
-    terms, weight = [], size_of(modes)
-    for name, item in zip(names, modes, strict=True):
-        weight //= item.extent
-        terms.append(f"{name} * {weight}" if weight > 1 else name)
-    return " + ".join(terms)
-
-
-def _of_lane(item: Mode, lanes: int) -> str:
-    """A mode from the number of the lane."""
-    text = f"lane // {item.lane}" if item.lane > 1 else "lane"
-    return text if item.lane * item.extent == lanes else f"{text} % {item.extent}"
-
-
 def _at(modes: Modes, register: int, lanes: int) -> str:
     """A row or step in terms of `lane`, for one register."""
     terms, weight, constant = [], size_of(modes), 0
@@ -249,7 +210,7 @@ def _at(modes: Modes, register: int, lanes: int) -> str:
         if item.register:
             constant += register // item.register % item.extent * weight
         else:
-            text = _of_lane(item, lanes)
+            text = digit_of_lane(item, lanes)
             terms.append(f"{text} * {weight}" if weight > 1 else text)
     if constant or not terms:
         terms.append(str(constant))

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.core.types import BF16, F16, F32, DType
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Text
+from compiler.loops.matrix_units.modes import Mode
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Text
 
 _STEPS = 16
 

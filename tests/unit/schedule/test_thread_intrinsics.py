@@ -13,7 +13,7 @@ from compiler.core.types import I8, I32
 from compiler.loops.build import Builder
 from compiler.loops.interp import ProgramError, interpret
 from compiler.loops.ir import Call, Cast, Func
-from compiler.loops.matrix_units.unit import size_of
+from compiler.loops.matrix_units.modes import size_of
 from compiler.loops.matrix_units.wmma import OPAQUE
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func

@@ -142,7 +142,7 @@ class MatrixGemm(OpaqueGemm):
             for stage in stages:
                 by_k_iterations(self.s, self.stored_by(stage), self.batches, tile, terms_last=True)
         names = [axis.name for axis in AXES[: self.batches + 2]]
-        places = (*names[: self.batches], *self.unit.total_map(*names[self.batches :]))
+        places = (*names[: self.batches], *self.unit.c.tiles_at(*names[self.batches :]))
         self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
         self.place(tile, stages, last, lanes)
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from compiler.loops.index_map import AXES
 from compiler.loops.ir import FRAGMENT, SHARED
 from compiler.loops.matrix_units import wmma
-from compiler.loops.matrix_units.tile_calls import held_map, intrinsic_name
+from compiler.loops.matrix_units.tile_calls import intrinsic_name
 from compiler.loops.queries import extent_of
 from compiler.schedule import thread_intrinsics
 from compiler.schedule.rules.threads.common import BANKS
@@ -66,7 +66,7 @@ class OpaqueGemm(UnitGemm):
     def _lay_out(self, buffer: str, part: str) -> None:
         """Let a buffer hold tiles of a part of the product, one behind the other, as lanes hold them."""
         *outer, row, column = (axis.name for axis in AXES[: self._rank(buffer)])
-        places = held_map(wmma.fragment_of(self.unit, part), row, column)
+        places = wmma.fragment_of(self.unit, part).tiles_at(row, column)
         self.s.transform_layout(
             buffer, f"{', '.join((*outer, row, column))} -> {', '.join((*outer, *places))}"
         )
