@@ -56,13 +56,13 @@ class Queue {
   virtual tk_status finish() = 0;
   // Graphs, where a device has them: launches between begin and end are recorded, not done; replay does all of them.
   // Recordings are numbered 0, 1, ...; a number may be used again.
-  // Launches of a recording are on branches, the first of so many until follow() names another one: those of a branch
-  // follow each other. leave() names what the current branch has so far by a number, await() puts the current branch
-  // behind that.
+  // Launches of a recording are on branches, the first of so many until set_branch() names another one: those of a
+  // branch follow each other. name_point() names what the current branch has so far by a number, await() puts the
+  // current branch behind that.
   virtual bool records() const { return false; }
   virtual tk_status begin_recording(int32_t /*branches*/) { return TK_OK; }
-  virtual void follow(int32_t /*branch*/) {}
-  virtual tk_status leave(int32_t /*point*/) { return TK_OK; }
+  virtual void set_branch(int32_t /*branch*/) {}
+  virtual tk_status name_point(int32_t /*point*/) { return TK_OK; }
   virtual tk_status await(int32_t /*point*/) { return TK_OK; }
   virtual tk_status end_recording(int32_t) { return TK_OK; }
   virtual tk_status replay(int32_t) { return TK_OK; }

@@ -274,12 +274,12 @@ tk_status DeviceContext::launch_branches() {
   const int32_t *const all_waits = plan.waits + plan.n_waits;
   for (int32_t step = 0; step < model_.plan->n_steps; ++step) {
     const tk_turn &turn = plan.turns[step];
-    queue_->follow(turn.branch);
+    queue_->set_branch(turn.branch);
     for (int32_t i = 0; i < turn.n_waits; ++i)
       if (const tk_status status = queue_->await(plan.waits[turn.first_wait + i])) return status;
     if (const tk_status status = launch_steps(step, step + 1)) return status;
     if (std::find(plan.waits, all_waits, step) == all_waits) continue;
-    if (const tk_status status = queue_->leave(step)) return status;
+    if (const tk_status status = queue_->name_point(step)) return status;
   }
   return TK_OK;
 }

@@ -28,14 +28,14 @@ constexpr int kPoison = 0xff;  // NaN in floats, -1 in integers: nobody may coun
 using Clock = std::chrono::steady_clock;
 
 // Launches with what each comes behind: those of a branch that are its latest, and those of what it awaited since.
-class Recording {
+class BranchedLaunches {
  public:
   using Latest = std::set<size_t>;
 
-  explicit Recording(int32_t branches = 1) : latest_(static_cast<size_t>(branches)) {}
+  explicit BranchedLaunches(int32_t branches = 1) : latest_(static_cast<size_t>(branches)) {}
 
-  void follow(int32_t branch) { branch_ = static_cast<size_t>(branch); }
-  void leave(int32_t point) {
+  void set_branch(int32_t branch) { branch_ = static_cast<size_t>(branch); }
+  void name_point(int32_t point) {
     const size_t index = static_cast<size_t>(point);
     if (points_.size() <= index) points_.resize(index + 1);
     points_[index] = latest_[branch_];
@@ -107,12 +107,12 @@ class EmulatorQueue final : public Queue {
   // Recorded to try other orders, which takes longer than to do without.
   bool records() const override { return any_order_; }
   tk_status begin_recording(int32_t branches) override {
-    recording_.reset(new Recording(branches));
+    recording_.reset(new BranchedLaunches(branches));
     return TK_OK;
   }
-  void follow(int32_t branch) override { recording_->follow(branch); }
-  tk_status leave(int32_t point) override {
-    recording_->leave(point);
+  void set_branch(int32_t branch) override { recording_->set_branch(branch); }
+  tk_status name_point(int32_t point) override {
+    recording_->name_point(point);
     return TK_OK;
   }
   tk_status await(int32_t point) override {
@@ -161,8 +161,8 @@ class EmulatorQueue final : public Queue {
   std::vector<Clock::time_point> marks_;
   bool any_order_ = false;
   std::mt19937_64 random_;
-  std::unique_ptr<Recording> recording_;  // while it is open
-  std::vector<Recording> recordings_;
+  std::unique_ptr<BranchedLaunches> recording_;  // while it is open
+  std::vector<BranchedLaunches> recordings_;
 };
 
 class Emulator final : public Device {

@@ -128,8 +128,8 @@ class GpuQueue final : public Queue {
     if (forked != TK_OK) abandon_recording();
     return forked;
   }
-  void follow(int32_t branch) override { branch_ = static_cast<size_t>(branch); }
-  tk_status leave(int32_t point) override {
+  void set_branch(int32_t branch) override { branch_ = static_cast<size_t>(branch); }
+  tk_status name_point(int32_t point) override {
     TK_ENTER(kNotRecorded);
     return mark_on(&points_, point, stream_of(branch_), kNotRecorded);
   }
