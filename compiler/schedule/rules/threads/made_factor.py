@@ -86,12 +86,12 @@ def cycles_saved(
 ) -> float:
     """Cycles that one launch for a product and its factor saves by estimate; below 0 where two are better."""
     ways = [*chain.from_iterable(_ways(problem, reads, facts).values())] if copies(facts) else []
-    together = least_of(ways)
+    one = least_of(ways)
     if not ways and isinstance(reads, ChainReads):
-        together = _by_rounds(problem, reads, matrix_units, facts)
+        one = _by_rounds(problem, reads, matrix_units, facts)
     results = problem.batch * problem.steps * problem.columns
     apart = alone_cycles(results, reads, facts) + product_cycles(problem, matrix_units, facts)
-    return apart + LAUNCH_SECONDS * facts.hertz - together
+    return apart + LAUNCH_SECONDS * facts.hertz - one
 
 
 def windows_saved(elements: int, rows: int, reads: ChainReads, facts: TargetFacts) -> float:
@@ -264,14 +264,14 @@ class _MadeGemm(ImplicitGemm):
         self, make: _Make, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser
     ) -> None:
         super().__init__(name, block, _by_lines(axes, make.below), facts, chooser, make.adder)
-        self.make, self.together = make, make.below
+        self.make, self.own_pixels = make, make.below
 
     def run(self, schedule: Schedule, *, follow: bool) -> None:
         last, problem = self.prepare(schedule, follow=follow)
         lanes = problem.lanes
         self.number_results()
         problem = replace(problem, plain=True, lanes=1)
-        options = made_tiles(problem, self.make.reads, self.together, self.facts)
+        options = made_tiles(problem, self.make.reads, self.own_pixels, self.facts)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         chosen = self.chooser.choose(f"{self.name}.tile", options)
@@ -304,11 +304,11 @@ class _MadeGemm(ImplicitGemm):
         stored = self.stored_apart()
         self.s.compute_at(stored, at)
         channel, pixel = self.s.loops(stored)[-2:]
-        along, deep = spread(self.tile, self.together)
+        along, deep = spread(self.tile, self.own_pixels)
         rounds = -(-self.tile.terms // deep)
-        guess = at_once(self.make.reads, self.together, rounds)
+        guess = at_once(self.make.reads, self.own_pixels, rounds)
         groups = self.decide("together", guess, [n for n in divisors(rounds) if n <= 2 * guess])
-        around, pixel = self.s.split(pixel, (None, along * self.together))
+        around, pixel = self.s.split(pixel, (None, along * self.own_pixels))
         step, channel = self.s.split(channel, (None, groups * deep))
         self.s.reorder(around, step, channel, pixel)
         group, own = self.give_results(channel, pixel)
@@ -316,9 +316,9 @@ class _MadeGemm(ImplicitGemm):
 
     def give_results(self, channel: str, pixel: str) -> tuple[str, str]:
         """A thread for each of these channels and pixels; gives the loops over what one has of them."""
-        along, deep = spread(self.tile, self.together)
+        along, deep = spread(self.tile, self.own_pixels)
         group, channel_thread = self.s.split(channel, (None, deep))
-        pixel_thread, own = self.s.split(pixel, (along, self.together))
+        pixel_thread, own = self.s.split(pixel, (along, self.own_pixels))
         self.s.reorder(channel_thread, pixel_thread, group, own)
         bind_threads(self.s, (channel_thread, pixel_thread), self.tile)
         return group, own
@@ -374,7 +374,7 @@ class _ChainGemm(_MadeGemm):
         return (self.batches + 1,)
 
     def widen(self) -> None:
-        self.together = math.gcd(self.wide(self.s.site(self.made)), self.tile.columns)
+        self.own_pixels = math.gcd(self.wide(self.s.site(self.made)), self.tile.columns)
 
     def stored_apart(self) -> str:
         return self.s.cache_write(self.made, self.s.site(self.made).target, REGISTER)
@@ -385,7 +385,7 @@ class _ChainGemm(_MadeGemm):
         channel, pixel = self.s.loops(self.made)[-2:]
         for outer, inner in (self.give_results(channel, pixel), (group, own)):
             self.s.unroll(outer)
-            (self.s.vectorize if self.together > 1 else self.s.unroll)(inner)
+            (self.s.vectorize if self.own_pixels > 1 else self.s.unroll)(inner)
 
 
 def _by_lines(axes: Axes, below: int) -> Axes:

@@ -47,20 +47,20 @@ _FEWEST, _MOST = 64, 512
 """Threads of a block."""
 
 _BELOW = (4, 2, 1)
-"""Results that a thread may make together."""
+"""Results that a thread may make at a time."""
 
 
 class FactorReads(Protocol):
     """What the results of a made factor are computed from."""
 
-    def loads(self, together: int) -> int:
-        """Elements that so many results have, which a thread makes together."""
+    def loads(self, results: int) -> int:
+        """Elements that so many results have, which a thread makes at a time."""
 
     def operations(self) -> int:
         """Of each result."""
 
     def belows(self) -> list[int]:
-        """Numbers of results that a thread may make together."""
+        """Numbers of results that a thread may make at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class WindowReads:
     down: int
     lines: int
 
-    def loads(self, together: int) -> int:
+    def loads(self, results: int) -> int:
         """Elements that windows of so many results below each other have."""
-        return len({place + number * self.down for place in self.places for number in range(together)})
+        return len({place + number * self.down for place in self.places for number in range(results)})
 
     def operations(self) -> int:
         return len(self.places)
@@ -94,9 +94,9 @@ class ChainReads:
     tensors: int
     each: int
 
-    def loads(self, together: int) -> int:
+    def loads(self, results: int) -> int:
         """Neighbours share nothing."""
-        return together * self.tensors
+        return results * self.tensors
 
     def operations(self) -> int:
         return self.each
@@ -106,7 +106,7 @@ class ChainReads:
         return [1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MadeTile(ThreadTile):
     """A tile of threads whose block makes all `terms` of the factor with the columns, and keeps them."""
 

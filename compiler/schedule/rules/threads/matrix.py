@@ -89,7 +89,7 @@ def units_for_types(kind: DType, total: DType, facts: TargetFacts) -> list[Matri
 class MatrixGemm(OpaqueGemm):
     """The steps of the rule, in the order in which they are applied."""
 
-    beside: int
+    alternating: int
     """Tiles of the unit whose columns alternate, so that a lane holds so many times as many neighbours."""
 
     def apply(self, schedule: Schedule, units: Sequence[MatrixUnit]) -> bool:
@@ -135,7 +135,7 @@ class MatrixGemm(OpaqueGemm):
             self.spread_opaque(tile, last, lanes)
             return
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
-        self.beside = self.alternate(tile, last)
+        self.alternating = self.alternate(tile, last)
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
         self.widths = {stage: self.wide(self.s.site(stage)) for stage in stages}
         if tile.stages > 1:
@@ -152,23 +152,23 @@ class MatrixGemm(OpaqueGemm):
         A lane holds two neighbours of a row of each tile, which fill no sector of memory: of four tiles it
         then holds eight. Columns of the product and of the epilogue are renumbered, memory stays as it is.
         """
-        beside = alternating(tile)
+        count = alternating(tile)
         columns = extent_of(self.s.block(self.name).iters[self.batches + 1].extent)
-        whole = len(self.axes.columns) == 1 and columns % (beside * self.unit.columns) == 0
-        if not whole or beside == 1:
+        whole = len(self.axes.columns) == 1 and columns % (count * self.unit.columns) == 0
+        if not whole or count == 1:
             return 1
         for block in (self.name, end):
             rank = len(self.s.block(block).iters)
-            self.s.transform_block_layout(block, self._alternated(rank, beside))
-        self.s.transform_layout(self.total, self._alternated(self.batches + 2, beside))
-        return beside
+            self.s.transform_block_layout(block, self._alternated(rank, count))
+        self.s.transform_layout(self.total, self._alternated(self.batches + 2, count))
+        return count
 
-    def _alternated(self, rank: int, beside: int) -> IndexMap:
+    def _alternated(self, rank: int, count: int) -> IndexMap:
         """The order of columns in which pairs of so many tiles alternate."""
         axis, own, pair = self.batches + 1, self.unit.columns, self.unit.c.columns[-1].extent
         index = AXES[axis]
-        tile, place = index // pair % beside, index // (pair * beside) % (own // pair)
-        number = index // (own * beside) * (own * beside) + tile * own + place * pair + index % pair
+        tile, place = index // pair % count, index // (pair * count) % (own // pair)
+        number = index // (own * count) * (own * count) + tile * own + place * pair + index % pair
         return IndexMap.of(rank, [*AXES[:axis], number, *AXES[axis + 1 : rank]])
 
     # -- loops
@@ -214,13 +214,13 @@ class MatrixGemm(OpaqueGemm):
 
     def finish(self, tile: MatrixTile, follow: Sequence[str], lanes: int) -> None:
         """The epilogue, on the elements that each lane holds."""
-        unit, beside = tile.unit, self.beside
+        unit, count = tile.unit, self.alternating
         row, column = follow[-2:]
         row_group, rows, *row_digits = self.cut(row, (tile.along_rows, tile.own_rows), unit.c.rows)
-        tiles = (tile.along_columns, tile.own_columns // beside, beside)
+        tiles = (tile.along_columns, tile.own_columns // count, count)
         col_group, columns, between, *col_digits = self.cut(column, tiles, unit.c.columns)
         *places, last = unit.c.columns
-        modes = (*unit.c.rows, *places, Mode(beside, register=unit.c.registers), last)
+        modes = (*unit.c.rows, *places, Mode(count, register=unit.c.registers), last)
         digits = (*row_digits, *col_digits[:-1], between, col_digits[-1])
         pairs = list(zip(modes, digits, strict=True))
         bound, held = ([loop for mode, loop in pairs if bool(mode.lane) == lane] for lane in (True, False))

@@ -46,7 +46,7 @@ _STAGES = (2, 3, 4, 6)
 _PAIR = 2
 """Neighbours of a row that lanes of NVIDIA's units hold."""
 
-_BESIDE = 4
+_MOST_ALTERNATING = 4
 """Tiles whose columns alternate at most: lanes hold eight neighbours then, 16 bytes of f16."""
 
 
@@ -60,8 +60,8 @@ class UnitCosts:
     once; gathered: times where each term has a place of its own. cache: times the share of global memory,
     where what is fetched is in the cache. read: times the bytes that lanes read from shared memory;
     rounded: times where they round them to tf32. overlap: of what happens at the same time the powers add
-    up; the higher, the more the longest hides. stored: to make and store a result, of a thread; beside: the
-    power of the tiles that alternate by which that shrinks.
+    up; the higher, the more the longest hides. stored: to make and store a result, of a thread; alternating:
+    the power of the tiles that alternate by which that shrinks.
     """
 
     begins: float
@@ -75,16 +75,16 @@ class UnitCosts:
     rounded: float
     overlap: float
     stored: float
-    beside: float
+    alternating: float
 
-    def together(self, *cycles: float) -> float:
+    def combined(self, *cycles: float) -> float:
         """Cycles of what happens at the same time."""
         return math.pow(sum(math.pow(item, self.overlap) for item in cycles), 1 / self.overlap)
 
 
 ON_UNITS = UnitCosts(
     begins=180, latency=1200, alone=1060, element=5.7, copied=0.32, gathered=1.4, cache=1.79, read=1.47,
-    rounded=1.8, overlap=1.75, stored=110, beside=0.19,
+    rounded=1.8, overlap=1.75, stored=110, alternating=0.19,
 )  # fmt: skip
 """Fitted to times on an H100 (benchmarks/gpu_fit.py) before operands came by `ldmatrix`; but `gathered`.
 
@@ -94,7 +94,7 @@ stands here: of eight tiles that ran for 16 images of 224 x 224 it takes the fas
 
 UNITS_WITHOUT_COPIES = UnitCosts(
     begins=30, latency=165, alone=240, element=10.2, copied=1, gathered=1, cache=6, read=1,
-    rounded=1, overlap=1.42, stored=1.5, beside=0.19,
+    rounded=1, overlap=1.42, stored=1.5, alternating=0.19,
 )  # fmt: skip
 """Where nothing copies to shared memory by itself: not measured, what machine code is predicted to take."""
 
@@ -118,7 +118,7 @@ def padding_of(unit: MatrixUnit) -> int:
 class MatrixTile:
     """Sub-groups along rows and columns, products of each along both, and the steps staged at a time.
 
-    stages, copied, beside: as of a `ThreadTile`.
+    stages, copied, other_bytes: as of a `ThreadTile`.
     """
 
     unit: MatrixUnit
@@ -129,7 +129,7 @@ class MatrixTile:
     depth: int
     stages: int = 1
     copied: int = 0
-    beside: int = 0
+    other_bytes: int = 0
 
     @cached_property
     def with_parts(self) -> Callable[[int, int], MatrixTile]:
@@ -163,7 +163,7 @@ class MatrixTile:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         own = (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
-        return max(own * self.stages, self.kept_bytes) + self.beside
+        return max(own * self.stages, self.kept_bytes) + self.other_bytes
 
     @cached_property
     def kept_bytes(self) -> int:
@@ -267,8 +267,8 @@ def matrix_tile_cycles(
     parts = min(1.0, resident * tile.groups / _PARTS)
     lanes = facts.fma_per_cycle * facts.lanes(32) * parts
     arrives = costs.latency / (tile.stages - 1) if tile.stages > 1 else costs.alone
-    one_round = costs.together(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
-    stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.beside)
+    one_round = costs.combined(resident * _round_cycles(tile, problem, facts, costs, parts), arrives)
+    stored = tile.rows * tile.columns / lanes * costs.stored / math.pow(alternating(tile), costs.alternating)
     stored += 2 * tile.kept_bytes / SHARED_BYTES_A_CYCLE  # sums of opaque fragments go there, and are read
     own = costs.begins + k_iterations(tile, problem) * one_round + resident * stored
     return waves / resident * own
@@ -288,14 +288,14 @@ def _round_cycles(
     places = elements * costs.element / lanes
     places *= costs.copied if tile.copied else costs.gathered if problem.gathered else 1.0
     read *= costs.read * (costs.rounded if unit.converts else 1.0)
-    return costs.together(products, read, fetched) + places
+    return costs.combined(products, read, fetched) + places
 
 
 def alternating(tile: MatrixTile) -> int:
     """Tiles of the unit whose columns alternate, so that each lane holds so many pairs of neighbours."""
     *lanes, last = tile.unit.c.columns
     pairs = last.register == 1 and last.extent == _PAIR and len(lanes) == 1
-    return math.gcd(tile.own_columns, _BESIDE) if pairs else 1
+    return math.gcd(tile.own_columns, _MOST_ALTERNATING) if pairs else 1
 
 
 def _conflicts(unit: MatrixUnit) -> float:

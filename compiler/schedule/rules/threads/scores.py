@@ -238,16 +238,16 @@ class Pairs(Generic[AnyTile]):
 
     def options(self, found: Iterable[Option]) -> list[Option]:
         """Of tiles of the product with values those that fit, with the cycles of both products."""
-        pairs = ((option, self.beside(option.value)) for option in found)
+        pairs = ((option, self.score_options(option.value)) for option in found)
         return [Option(option.value, min(item.cost for item in scores)) for option, scores in pairs if scores]
 
-    def beside(self, value: Sequence[int]) -> list[Option]:
+    def score_options(self, value: Sequence[int]) -> list[Option]:
         """Tiles of scores beside one of the product with values, with the cycles of both."""
         tile, options = self.way.tile_of(value), list[Option]()
         kept = tile.rows * (self.first.columns + BANKS + _PARTS) * WORD
         for one in self.by_block.get((tile.rows, tile.threads), ()):
-            made = replace(one, beside=kept + tile.shared_bytes)
-            used = replace(tile, beside=kept + one.shared_bytes)
+            made = replace(one, other_bytes=kept + tile.shared_bytes)
+            used = replace(tile, other_bytes=kept + one.shared_bytes)
             if has_room(made, self.facts) and has_room(used, self.facts):
                 options.append(Option(one.value, self._cycles(made, used)))
         return options

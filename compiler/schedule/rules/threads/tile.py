@@ -142,7 +142,7 @@ class ThreadTile:
 
     stages: parts that are under way at the same time; with two, one is fetched while another is multiplied.
     copied: 1 where asynchronous copies bring them into shared memory, 0 where registers are on the way.
-    beside: bytes of shared memory that a block has for something else.
+    other_bytes: of shared memory that a block has for something else.
     """
 
     along_rows: int
@@ -152,7 +152,7 @@ class ThreadTile:
     depth: int
     stages: int = 1
     copied: int = 0
-    beside: int = 0
+    other_bytes: int = 0
 
     @cached_property
     def with_parts(self) -> Callable[[int, int], ThreadTile]:
@@ -187,7 +187,7 @@ class ThreadTile:
     @cached_property
     def shared_bytes(self) -> int:
         """Shared memory of a block, with padded rows."""
-        return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD + self.beside
+        return (self.rows + self.columns + 2 * WORD) * self.depth * self.stages * WORD + self.other_bytes
 
     @cached_property
     def value(self) -> tuple[int, ...]:

@@ -259,8 +259,8 @@ class _OnThreads(_Weighted):
 
     def place_scores(self, block_loop: str) -> None:
         if self.scores is not None:
-            beside = self.pairs(OnThreads(self.facts), self.problem).beside(self.tile.value)
-            self.scores.run_in(self.s, block_loop, beside)
+            tiles = self.pairs(OnThreads(self.facts), self.problem).score_options(self.tile.value)
+            self.scores.run_in(self.s, block_loop, tiles)
 
 
 class _OnUnits(MatrixGemm, _Weighted):
@@ -280,5 +280,5 @@ class _OnUnits(MatrixGemm, _Weighted):
 
     def place_scores(self, block_loop: str) -> None:
         if self.scores is not None:
-            beside = self.pairs(OnUnits(self.unit, self.facts), self.problem).beside(self.tile.value)
-            self.scores.run_in(self.s, block_loop, self.unit, beside)
+            tiles = self.pairs(OnUnits(self.unit, self.facts), self.problem).score_options(self.tile.value)
+            self.scores.run_in(self.s, block_loop, self.unit, tiles)
