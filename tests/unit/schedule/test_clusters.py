@@ -166,6 +166,13 @@ def test_either_way_can_be_decided() -> None:
     assert len(render_launches(lowered, 0, CUDA, HOPPER).launches) == 2
 
 
+@pytest.mark.parametrize(("rows", "asked"), [(3, False), (4, True)])
+def test_chunks_are_for_products_that_tiles_are_for(rows: int, asked: bool) -> None:
+    chooser = AnalyticChooser()
+    schedule_func(product(rows, 32, 512), {}, SM_90, chooser)
+    assert ("y.chunks" in chooser.decisions) == asked
+
+
 LAUNCHES = Option((0,), 3.0)
 WAYS: Ways = {(1,): [Option((0,), 9.0)], (2,): [LAUNCHES, Option((AddsUp.CLUSTER,), 2.0)], (4,): [LAUNCHES]}
 

@@ -231,25 +231,26 @@ def ways_to_add(
     clusters = most_blocks(facts) if problem.batch == 1 and not problem.smaller else 1
     one = one_of_chunks(problem, chunks)
     if chunks == 1:
-        return _that_fit([Option((AddsUp.LAUNCH,), best(one).cycles)])
+        return _that_fit([_way(AddsUp.LAUNCH, best(one).cycles)])
     made = best(one)
     results = over_sizes(one.batch * one.rows * one.columns for one in problem.sizes())
-    found = [Option((AddsUp.LAUNCH,), _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
+    found = [_way(AddsUp.LAUNCH, _DOUBT * made.cycles + parts_cycles(results, chunks, facts))]
     if chunks <= clusters:
         passed = 2 * results * chunks * _BYTES / (_PASSED_BYTES_A_CYCLE * units(facts))
         barriers = facts.hertz * launch_cost.CLUSTER_SECONDS
-        found.append(
-            Option(
-                (AddsUp.CLUSTER,),
-                _DOUBT * best(replace(one, adds_up=AddsUp.CLUSTER)).cycles + passed + barriers,
-            )
-        )
+        cycles = _DOUBT * best(replace(one, adds_up=AddsUp.CLUSTER)).cycles + passed + barriers
+        found.append(_way(AddsUp.CLUSTER, cycles))
     if has_last_block(facts) and problem.batch == 1 and not problem.smaller:
         stored = bytes_cycles(results * (chunks + 1), facts) + facts.hertz * launch_cost.LAST_BLOCK_SECONDS
         read = made.rows * made.columns * chunks * _BYTES / _READ_BYTES_A_CYCLE
         doubt = _DOUBT if clusters > 1 else 1.0
-        found.append(Option((AddsUp.LAST_BLOCK,), doubt * (_DOUBT * made.cycles + stored + read)))
+        found.append(_way(AddsUp.LAST_BLOCK, doubt * (_DOUBT * made.cycles + stored + read)))
     return _that_fit(found)
+
+
+def _way(adds_up: AddsUp, cycles: float) -> Option:
+    """What adds chunks up as a decision: a number, as all of them are."""
+    return Option((int(adds_up),), cycles)
 
 
 def _that_fit(options: Sequence[Option]) -> list[Option]:
