@@ -94,7 +94,7 @@ def insert_barriers(stmt: Stmt, leaves: Mapping[int, Stmt], threads: Mapping[str
 
 class _Insert:
     def __init__(self, stmt: Stmt, leaves: Mapping[int, Stmt], threads: Mapping[str, int]) -> None:
-        self._leaves = leaves
+        self._effects = {key: _effects(leaf) for key, leaf in leaves.items()}
         self._threads = frozenset(threads)
         self._overlap = Overlap(stmt, leaves.values(), threads)
         self._parted: list[str] = []
@@ -103,7 +103,7 @@ class _Insert:
 
     def stmt(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         """The statement with barriers, and what is pending after it."""
-        if id(stmt) in self._leaves:
+        if id(stmt) in self._effects:
             return self._leaf(stmt, pending)
         if isinstance(stmt, Barrier):
             return stmt, self._behind(stmt.scope, pending)
@@ -116,7 +116,7 @@ class _Insert:
         return self._other(stmt, pending)
 
     def _leaf(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
-        own = _effects(stmt)
+        own = self._effects[id(stmt)]
         if not self._conflicts(own, pending):
             return stmt, (*pending, own)
         if self._parted:
@@ -137,7 +137,11 @@ class _Insert:
 
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         leaf, names = self._only_leaf(loop)
-        if leaf is not None and not self._parted and not any(item.write for item in _effects(leaf).touched):
+        if (
+            leaf is not None
+            and not self._parted
+            and not any(item.write for item in self._effects[id(leaf)].touched)
+        ):
             done, after = self._leaf(leaf, pending)
             for name in names:
                 after = _forgetting(after, name)
@@ -166,7 +170,7 @@ class _Insert:
     def _only_leaf(self, stmt: Stmt) -> tuple[Stmt | None, list[str]]:
         """The leaf that loops which run are around, and their variables; no leaf where there is more."""
         names = []
-        while id(stmt) not in self._leaves:
+        while id(stmt) not in self._effects:
             if isinstance(stmt, For) and int_of(stmt.extent):
                 names.append(stmt.var.name)
             elif not isinstance(stmt, Block) or stmt.iters or stmt.init is not None:

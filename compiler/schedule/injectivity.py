@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, inf
 
 from compiler.loops.ir import Binary, Block, Const, Expr, Region, Var, const
@@ -41,10 +42,21 @@ def determined(moving: IterDomain, spans: Sequence[tuple[Expr, int]]) -> set[Exp
 def is_injective(block: Block, region: Region, names: frozenset[str]) -> bool:
     """Whether a box that a block writes tells the values of some variables, whatever the others are."""
     spatial = _moving(block)
+    bounds = tuple(ranges(block.iters).items())
+    return {Var(name) for name in names & spatial} <= _told(spatial, bounds, block.predicate, region)
+
+
+@lru_cache(maxsize=1 << 12)  # primitives ask for the same box of a block again and again
+def _told(
+    spatial: frozenset[str],
+    bounds: tuple[tuple[str, tuple[int, int]], ...],
+    predicate: Expr | None,
+    region: Region,
+) -> frozenset[Expr]:
+    """The atoms that a box which a block writes tells."""
     lengths = [int_of(length) or 1 << 30 for length in region.extent]
-    moving = IterDomain(block, spatial, Simplifier(ranges(block.iters)))
-    found = determined(moving, list(zip(region.begin, lengths, strict=True)))
-    return {Var(name) for name in names & spatial} <= found
+    moving = IterDomain(predicate, spatial, Simplifier(dict(bounds)))
+    return frozenset(determined(moving, list(zip(region.begin, lengths, strict=True))))
 
 
 def is_circular(block: Block, region: Region) -> bool:
@@ -64,9 +76,9 @@ def _moving(block: Block) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class IterDomain:
-    """Variables that move while a loop runs, and up to where the predicate of a block lets them."""
+    """Variables that move while a loop runs, and up to where the predicate of a block, if any, lets them."""
 
-    block: Block
+    predicate: Expr | None
     names: frozenset[str]
     known: Simplifier
 
@@ -105,7 +117,7 @@ class IterDomain:
     def _most(self, terms: dict[Expr, int]) -> float:
         """The largest value of a sum of terms that are never negative."""
         found: float = sum(factor * self._high(atom) for atom, factor in terms.items())
-        for part in conjuncts(self.block.predicate):
+        for part in conjuncts(self.predicate):
             if isinstance(part, Binary) and part.op == "lt" and isinstance(part.b, Const):
                 found = min(found, self._most_below(terms, self.known.linear(part.a), int(part.b.value)))
         return found

@@ -256,7 +256,7 @@ def _told_by(
 ) -> bool:
     """Whether a loop's iteration follows from places, each so many elements long, or from digits of a sum."""
     used = [begin for begin, _ in places if name in variables(begin)]
-    below = IterDomain(block, frozenset({name, *inner.extents}), known)
+    below = IterDomain(block.predicate, frozenset({name, *inner.extents}), known)
     return _is_fused_index(name, used, inner, known) or Var(name) in determined(below, places)
 
 
