@@ -16,7 +16,7 @@ _KINDS: tuple[tuple[re.Pattern[str], Unit], ...] = tuple(
     (re.compile(pattern), unit)
     for pattern, unit in (
         (r"v_s?mfma|v_wmma", Unit.MATRIX),
-        (r"(global|flat|s_buffer_atomic)_", Unit.GLOBAL),
+        (r"(global|flat|s_buffer_atomic)_|buffer_load\w+ .* offen", Unit.GLOBAL),
         (r"ds_b?permute|ds_swizzle|v_permlane|v_readlane", Unit.SHUFFLE),
         (r"ds_", Unit.SHARED),
         (r"buffer_(wb|inv|gl)", Unit.BARRIER),
@@ -50,7 +50,7 @@ _SAVES_EXEC = re.compile(r"s_\w+_saveexec")
 def read_gcn(text: str) -> MachineInstruction:
     """What one line means."""
     opcode, _, rest = text.partition(" ")
-    unit = next((unit for pattern, unit in _KINDS if pattern.match(opcode)), Unit.ALU)
+    unit = next((unit for pattern, unit in _KINDS if pattern.match(text)), Unit.ALU)
     product = _PRODUCT.match(opcode)
     defines, uses = _registers(opcode, unit, rest)
     goal = _LAST_GOAL.search(rest) if unit is Unit.BRANCH else None

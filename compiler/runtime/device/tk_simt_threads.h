@@ -130,6 +130,22 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
     return true;
 }
 
+/* The element `at` of the memory that begins at `base`, the same for all threads, where `holds`; else zero. Threads of
+ * AMD's older devices would part for a condition, so that each load is waited for by itself: loads from a buffer give
+ * zero beyond its end instead (LLVM: User Guide for AMDGPU Backend, buffer resources). */
+#if defined(TK_IS_HIP) && defined(__GFX9__) && !defined(TK_EMULATOR)
+typedef int tk_buffer_resource __attribute__((ext_vector_type(4)));
+__device__ float tk_raw_buffer_load(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.f32");
+TK_INLINE float tk_load_or_zero(const float *base, const float *at, bool holds) {
+    const unsigned long long begin = (unsigned long long)base;
+    const tk_buffer_resource all = {(int)begin, (int)(begin >> 32 & 0xffff), 0x7fffffff, 0x27000};
+    const int offset = (int)((const char *)at - (const char *)base);
+    return tk_raw_buffer_load(all, holds ? offset : (int)0x80000000, 0, 0);
+}
+#else
+template <class P> TK_INLINE float tk_load_or_zero(P, P at, bool holds) { return holds ? at[0] : 0.0f; }
+#endif
+
 /* Of a kernel of which a part of a unit (SIMD) has so many waves at a time: LLVM takes no notice where the least is
  * below those of one block. */
 #if defined(TK_IS_HIP) && !defined(TK_EMULATOR)
