@@ -14,7 +14,7 @@ from compiler.loops.matrix_units.tile_calls import STORE, memory_of
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import buffer_bytes
 from compiler.loops.walk import Rewriter, allocated, allocating, replace_buffers, with_body
-from compiler.lower.storage_rewrite import rounded
+from compiler.lower.storage_rewrite import aligned_bytes
 
 
 def share_tiles(func: Func) -> Func:
@@ -80,5 +80,5 @@ def _behind(buffers: Sequence[Buffer]) -> dict[Buffer, int]:
     places, at = dict[Buffer, int](), 0
     for buffer in buffers:
         places[buffer] = at
-        at += rounded(buffer_bytes(buffer))
+        at += aligned_bytes(buffer_bytes(buffer))
     return places

@@ -57,10 +57,10 @@ class _Share(Rewriter):
         body = self.visit(body)
         stmts = body.stmts if isinstance(body, Seq) else (body,)
         lives = [life for buffer in buffers if (life := _life(buffer, stmts)) is not None]
-        needed = sum(rounded(life.bytes) for life in lives)
+        needed = sum(aligned_bytes(life.bytes) for life in lives)
         if len(lives) > 1 and needed > self.stack_bytes:
             offsets = _place(lives, stmts)
-            total = max(offsets[life.buffer] + rounded(life.bytes) for life in lives)
+            total = max(offsets[life.buffer] + aligned_bytes(life.bytes) for life in lives)
             if total < needed:
                 return self._arena(buffers, body, offsets, total)
         return allocating(buffers, body)
@@ -94,13 +94,13 @@ def _place(lives: Sequence[_Life], stmts: Sequence[Stmt]) -> dict[Buffer, int]:
     placed: list[_Life] = []
     for life in sorted(lives, key=lambda item: -item.bytes):
         taken = sorted(
-            (offsets[other.buffer], offsets[other.buffer] + rounded(other.bytes))
+            (offsets[other.buffer], offsets[other.buffer] + aligned_bytes(other.bytes))
             for other in placed
             if not _compatible(life, other, stmts)
         )
         at = 0
         for begin, end in taken:
-            if at + rounded(life.bytes) <= begin:
+            if at + aligned_bytes(life.bytes) <= begin:
                 break
             at = max(at, end)
         offsets[life.buffer] = at
@@ -142,6 +142,6 @@ def _elementwise(item: IRNode, source: Buffer, target: Buffer, indices: set[tupl
     )
 
 
-def rounded(size: int) -> int:
+def aligned_bytes(size: int) -> int:
     """Bytes up to where another buffer of the same memory may begin."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
-from compiler.core.types import F32, INDEX, DType, dtype
+from compiler.core.types import INDEX, DType, dtype
 from compiler.loops.ir import (
     COMPARISONS,
-    CONSTANT,
-    GLOBAL,
     LOGICAL,
     AddressOf,
     Binary,
@@ -30,8 +28,8 @@ from compiler.loops.ir import (
     Var,
     const,
 )
-from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.render.guarded_loads import load_or_zero
 from compiler.render.literals import literal
 from compiler.render.scopes import Writer
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type, narrowed
@@ -45,9 +43,6 @@ _OPERATORS = {
     "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>",
 }  # fmt: skip
 _SMALL_INT_BITS = 32
-
-_MOST_BYTES = 1 << 31
-"""Of a buffer whose elements have a number of 32 bits as their place."""
 
 
 def is_rounded(expr: Expr) -> bool:
@@ -221,8 +216,9 @@ class Expressions:
             cond = self.condition(expr.cond)
             if isinstance(cond, Const):
                 return self(expr.a if cond.value else expr.b)
-            if self._is_load_or_zero(expr):
-                return self._load_or_zero(expr.a, self(cond))
+            if self.words.load_or_zero is not None and (load := load_or_zero(expr)) is not None:
+                address = self.address(load.buffer, load.indices[0])
+                return self.words.load_or_zero(self.pointers[load.buffer], address, self(cond))
             return f"({self(cond)} ? {self.lazily(expr.a)} : {self.lazily(expr.b)})"
         mask = self.mask(expr.cond, computed(expr.dtype).bits)
         if expr.dtype.is_bool:
@@ -230,28 +226,6 @@ class Expressions:
             mask = self.mask(expr.cond, bits)
             return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
         return self.words.select(mask, self(expr.a), self(expr.b))
-
-    def _is_load_or_zero(self, expr: Select) -> bool:
-        """Whether a selection is an element of f32 or zero, for which the language has a word of its own."""
-        load, other = expr.a, expr.b
-        if self.words.load_or_zero is None or not isinstance(load, Load) or load.dtype != F32:
-            return False
-        buffer, index = load.buffer, load.indices[0]
-        size = int_of(buffer.shape[0])
-        return (
-            isinstance(other, Const)
-            and str(other.value) == "0.0"
-            and buffer.scope in (GLOBAL, CONSTANT)
-            and size is not None
-            and size * buffer.dtype.bytes < _MOST_BYTES
-            and not any(isinstance(part, Load) for part in index.walk())
-        )
-
-    def _load_or_zero(self, load: Expr, cond: str) -> str:
-        assert isinstance(load, Load)
-        assert self.words.load_or_zero is not None
-        address = self.address(load.buffer, load.indices[0])
-        return self.words.load_or_zero(self.pointers[load.buffer], address, cond)
 
     def decided(self, expr: Expr) -> Expr:
         """The branch of a selection whose condition is known here; anything else as it is."""

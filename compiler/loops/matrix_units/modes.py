@@ -47,7 +47,7 @@ def digits_of(number: str, modes: Modes) -> list[str]:
     return found
 
 
-def number_of(digits: Sequence[str], modes: Modes) -> str:
+def number_text(digits: Sequence[str], modes: Modes) -> str:
     """The number that digits are."""
     terms, weight = [], size_of(modes)
     for digit, item in zip(digits, modes, strict=True):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from compiler.core.node import IRNode
 from compiler.loops.ir import AddressOf, Buffer, Call, Expr, Region, const
 from compiler.loops.matrix_units import wmma
-from compiler.loops.matrix_units.modes import Modes, digit_of_lane, digits_of, number_of
+from compiler.loops.matrix_units.modes import Modes, digit_of_lane, digits_of, number_text
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit
 
 FILL, STORE = "wmma.fill", "wmma.store"
@@ -181,7 +181,7 @@ def _own(name: str, modes: Modes) -> list[str]:
 
 def _flat(name: str, modes: Modes) -> str:
     """The number that the digits are."""
-    return number_of(_own(name, modes), modes)
+    return number_text(_own(name, modes), modes)
 
 
 def _held(name: str, fragment: Fragment, rows: list[str], columns: list[str]) -> str:

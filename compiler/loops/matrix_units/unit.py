@@ -18,7 +18,7 @@ from compiler.loops.matrix_units.modes import (
     Modes,
     digit_of_lane,
     digits_of,
-    number_of,
+    number_text,
     place_of,
     size_of,
 )
@@ -157,7 +157,7 @@ class MatrixUnit:
         registers = [f"v{name} * {item.register}" for name, item in axes if item.register]
         own = f"c[{', '.join(lanes)}, {' + '.join(registers)}]"
         row, column = (
-            number_of([f"v{name}" for name in names], modes)
+            number_text([f"v{name}" for name in names], modes)
             for names, modes in ((self.row_loops(), self.c.rows), (self.column_loops(), self.c.columns))
         )
         left, right = f"a[{row}, vk]", f"b[{column}, vk]"

@@ -104,6 +104,7 @@ def test_an_instruction_has_unit_bytes_and_registers() -> None:
     assert read_gcn("v_mfma_f32_16x16x4f32 a[0:3], v0, v1, a[0:3]").operation == "mfma.m16n16k4.f32"
     assert read_gcn("s_waitcnt vmcnt(2) lgkmcnt(0)").waits == {"vm": 2, "lgkm": 0}
     assert read_gcn("buffer_store_dword v4, off, s[0:3], 0 offset:4").unit is Unit.LOCAL
+    assert read_gcn("buffer_load_dword v2, v1, s[4:7], 0 offen").unit is Unit.GLOBAL
 
 
 @pytest.mark.parametrize(
