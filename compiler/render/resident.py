@@ -29,7 +29,7 @@ def resident_blocks(nest: Stmt, grid: Dim3, block: Dim3, facts: TargetFacts) -> 
 
 
 def waves_at_once(nest: Stmt, resident: int, block: Dim3, facts: TargetFacts) -> tuple[int, int] | None:
-    """Sub-groups that a part of a unit then has, of one block and of all, where the last block reads much."""
+    """Sub-groups of one block and of all that a part of a unit has; None where no last block reads much."""
     lanes = max(facts.subgroup_sizes, default=0)
     if not resident or not lanes or not any(isinstance(item, LastBlock) for item in statements(nest)):
         return None

@@ -25,7 +25,7 @@ MOST_SECONDS = 600
 
 def reduced(path: Path, plant: str, **options: object) -> ReduceReport:
     """The report of a reduction in a process with a defect."""
-    request = ReduceRequest(path, path.parent / "out", **options)  # type: ignore[arg-type]
+    request = ReduceRequest(path, path.parent / "out", **options)  # type: ignore[arg-type]  # fields by name
     return compiler.reduce_model(request, program=[sys.executable, "-m", "tests.support.planted", plant])
 
 

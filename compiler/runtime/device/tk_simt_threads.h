@@ -131,8 +131,8 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
 }
 
 /* The element `at` of the memory that begins at `base`, the same for all threads, where `holds`; else zero. Threads of
- * AMD's older devices would part for a condition, so that each load is waited for by itself: loads from a buffer give
- * zero beyond its end instead (LLVM: User Guide for AMDGPU Backend, buffer resources). */
+ * AMD's devices would part for a condition, so that each load is waited for by itself: loads from a buffer give zero
+ * beyond its end instead (LLVM: User Guide for AMDGPU Backend, buffer resources). */
 #if defined(TK_IS_HIP) && defined(__GFX9__) && !defined(TK_EMULATOR)
 typedef int tk_buffer_resource __attribute__((ext_vector_type(4)));
 __device__ float tk_raw_buffer_load(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.f32");

@@ -146,6 +146,16 @@ def test_the_last_block_on_matrix_units(chunks: int) -> None:
     assert_right(func, scheduled, lowered)
 
 
+@pytest.mark.parametrize(("along", "least"), [((8, 16), 1), ((16, 32), 2)])
+def test_amd_is_told_of_the_waves_of_one_block_and_of_all(along: tuple[int, int], least: int) -> None:
+    """LLVM takes no notice of bounds below the waves of a block: of 512 threads a part of a unit has two."""
+    made = get_target("rocm:gfx90a")
+    threads = {"y_rf.unit": (0,), "y_rf.tile": (*along, 1, 4, 16, 1, 0)}
+    _, lowered, _ = cut(product(64, 128, 512), 4, made.facts, AddsUp.LAST_BLOCK, **threads)
+    text = render_launches(lowered, 0, made.vocabulary, made.facts).text
+    assert f"__launch_bounds__({along[0] * along[1]}) TK_WAVES({least}, " in text
+
+
 def test_reads_of_the_last_block_stand_in_front_of_its_stores() -> None:
     """Compilers leave reads behind stores, and each of these waits for the last cache."""
     facts = get_target("cuda:sm_80").facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,7 +51,17 @@ def test_large_images_are_pooled_by_all_units(tmp_path: Path) -> None:
     assert kernels(gate(96, 24, 112), tmp_path, "cuda:sm_90") == 2
 
 
-def test_the_decision_is_asked_where_there_are_clusters(tmp_path: Path) -> None:
-    for target, asked in (("cuda:sm_90", True), ("cuda:sm_80", False)):
-        job = CompileJob.of(tmp_path / "m.onnx", CompileOptions(tmp_path / "m.so", target))
-        assert (CHAINS in choose_graph(gate(), job).decisions) == asked
+def lone_sum() -> Graph:
+    s = Sketch()
+    return s.graph(s.conv(s.input(1, 96, 1, 1), 24))
+
+
+@pytest.mark.parametrize(
+    ("make", "target", "asked"),
+    [(gate, "cuda:sm_90", True), (gate, "cuda:sm_80", False), (lone_sum, "cuda:sm_90", False)],
+)
+def test_the_decision_is_asked_where_clusters_have_something_to_join(
+    tmp_path: Path, make: Callable[[], Graph], target: str, *, asked: bool
+) -> None:
+    job = CompileJob.of(tmp_path / "m.onnx", CompileOptions(tmp_path / "m.so", target))
+    assert (CHAINS in choose_graph(make(), job).decisions) == asked
