@@ -27,6 +27,7 @@ from compiler.schedule.primitives.loops import (
     Unroll,
     Vectorize,
 )
+from compiler.schedule.primitives.online import OnlineSoftmax
 from compiler.schedule.primitives.operand import CacheOperand
 from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
@@ -87,6 +88,7 @@ class Schedule:
     decompose_reduction = method(DecomposeReduction)
     rfactor = method(RFactor)
     factor_out = method(FactorOut)
+    online_softmax = method(OnlineSoftmax)
     sample_tile = method(SampleTile)
     sample_categorical = method(SampleCategorical)
     sample_compute_location = method(SampleComputeLocation)

@@ -12,6 +12,7 @@ tile; beside it there has to be room for what both products stage.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -23,7 +24,6 @@ from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
 from compiler.schedule.program import Program
 from compiler.schedule.rules.threads.common import BANKS
-from compiler.schedule.rules.threads.gemm import ImplicitGemm
 from compiler.schedule.rules.threads.matrix import MatrixGemm
 from compiler.schedule.rules.threads.matrix_tile import (
     MOST_REGISTERS,
@@ -31,6 +31,7 @@ from compiler.schedule.rules.threads.matrix_tile import (
     matrix_tile_cycles,
     unit_costs,
 )
+from compiler.schedule.rules.threads.row_sums import UNDER_WAY, RowSums
 from compiler.schedule.rules.threads.tile import (
     BUSY_THREADS,
     WORD,
@@ -51,14 +52,14 @@ _APART = 8
 _PARTS = 128
 """Of sums over rows, at most, in shared memory: those of threads, and what they come to."""
 
-UNDER_WAY = 16
-"""Scores that a thread asks for at the same time."""
-
 _WEIGHED = 30.0
 """Instructions for a score beside products: the largest one, two exponentials, the total, a weight."""
 
 _PASSES = 3
 """Times that a thread asks for scores."""
+
+_KEPT, _ADDED = 5, 6.0
+"""Where keys are looked at part by part: numbers of a row that stay, and instructions to add what a part makes."""
 
 _STORED = 6.0
 """Cycles to finish a score and store it to shared memory, of a thread; that no memory is waited for."""
@@ -98,7 +99,7 @@ def last_of_scores(program: Program) -> str:
     return last.name if last is not sums[0] and sums[1].name in read_by else ""
 
 
-class NestedProduct(ImplicitGemm):
+class NestedProduct(RowSums):
     """A product whose tiles a loop of another one goes through: what both ways to multiply share."""
 
     at: str
@@ -141,8 +142,11 @@ class ScoresOnUnits(MatrixGemm, NestedProduct):
 
     def run_in(self, schedule: Schedule, loop: str, unit: MatrixUnit, options: Sequence[Option]) -> None:
         """Schedule it in a loop of the product around it, by a unit and one of some tiles."""
-        self.s, self.unit = schedule, unit
-        tile = MatrixTile(unit, *self.chooser.choose(f"{self.name}.tile", options))
+        self.cut_in(schedule, loop, MatrixTile(unit, *self.chooser.choose(f"{self.name}.tile", options)))
+
+    def cut_in(self, schedule: Schedule, loop: str, tile: MatrixTile) -> None:
+        """The same by a tile that was chosen."""
+        self.s, self.unit, self.tile = schedule, tile.unit, tile
         self.nest = (loop, tile.columns)
         self.spread(tile, self.last, self.problem.lanes)
 
@@ -160,11 +164,14 @@ class ScoresOnThreads(NestedProduct):
 
     def run_in(self, schedule: Schedule, loop: str, options: Sequence[Option]) -> None:
         """Schedule it in a loop of the product around it, by one of some tiles."""
-        self.s = schedule
-        tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
+        self.cut_in(schedule, loop, ThreadTile(*self.chooser.choose(f"{self.name}.tile", options)))
+
+    def cut_in(self, schedule: Schedule, loop: str, tile: ThreadTile) -> None:
+        """The same by a tile that was chosen."""
+        self.s, self.tile = schedule, tile
         stages = self.pad(tile, self.stage())
         self.place_in(schedule, loop, tile.columns)
-        self.arrange(tile, stages, self.last, self.problem.lanes)
+        self.arrange(tile, stages, self.last, math.gcd(self.problem.lanes, tile.thread_columns))
 
 
 # ---------------------------------------------------------------- what it costs
@@ -222,15 +229,24 @@ class OnThreads:
 class Pairs(Generic[AnyTile]):
     """Tiles for blocks that make scores and multiply by values, with what both products take.
 
-    A block has whole tiles of scores, but for the last one of several.
+    A block has whole tiles of scores, but for the last one of several. count: parts of the keys that a block
+    looks at one after the other; both problems are those of one part.
     """
 
     way: Tiling[AnyTile]
 
     def __init__(
-        self, way: Tiling[AnyTile], scores: GemmProblem, values: GemmProblem, facts: TargetFacts
+        self,
+        way: Tiling[AnyTile],
+        scores: GemmProblem,
+        values: GemmProblem,
+        facts: TargetFacts,
+        count: int = 1,
     ) -> None:
         self.way, self.first, self.second, self.facts = way, scores, values, facts
+        self.count = count
+        kept = values.columns + BANKS + _KEPT if count > 1 else 0
+        self.row_bytes = (scores.columns + BANKS + _PARTS + kept) * WORD
         self.by_block: dict[tuple[int, int], list[AnyTile]] = {}
         for tile in way.scores(scores):
             if tile.rows <= scores.rows and tile.columns <= scores.columns:
@@ -244,7 +260,9 @@ class Pairs(Generic[AnyTile]):
     def score_options(self, value: Sequence[int]) -> list[Option]:
         """Tiles of scores beside one of the product with values, with the cycles of both."""
         tile, options = self.way.tile_of(value), list[Option]()
-        kept = tile.rows * (self.first.columns + BANKS + _PARTS) * WORD
+        if tile.columns < self.second.columns:
+            return []
+        kept = tile.rows * self.row_bytes
         for one in self.by_block.get((tile.rows, tile.threads), ()):
             made = replace(one, other_bytes=kept + tile.shared_bytes)
             used = replace(tile, other_bytes=kept + one.shared_bytes)
@@ -255,8 +273,14 @@ class Pairs(Generic[AnyTile]):
     def _cycles(self, made: AnyTile, used: AnyTile) -> float:
         parts = -(-self.first.columns // made.columns)
         scores = self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
-        values = self.way.cycles(used, self.second, near=False)
-        return parts * scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+        values = self.way.cycles(used, self.second, near=self.count > 1)
+        one = parts * scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+        return one if self.count == 1 else self.count * (one + self._added(used))
+
+    def _added(self, used: AnyTile) -> float:
+        """Cycles to add the products of a part to what there is."""
+        lanes = self.facts.fma_per_cycle * self.facts.lanes(32)
+        return waves_of(used, self.second, self.facts) * used.rows * used.columns * _ADDED / lanes
 
 
 def softmax_cycles(tile: BlockTile, problem: GemmProblem, facts: TargetFacts, *, far: bool) -> float:

@@ -12,26 +12,24 @@ A block has all columns of its rows, so that each row is looked through once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import REGISTER, SHARED, Load
+from compiler.loops.ir import Load
 from compiler.loops.matrix_units import MatrixUnit
-from compiler.loops.queries import extent_of, iterations, variables
+from compiler.loops.queries import extent_of, iterations
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.options import Named
 from compiler.schedule.rules.threads.axes import Axes, find_axes
-from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.gemm import ImplicitGemm, is_narrow
+from compiler.schedule.rules.threads.gemm import is_narrow
 from compiler.schedule.rules.threads.launch_cost import LAUNCH_SECONDS
 from compiler.schedule.rules.threads.matrix import MatrixGemm, usable
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
-from compiler.schedule.rules.threads.rows import parts_of
+from compiler.schedule.rules.threads.online import OnlineAttention, Ways, parts_of_keys, ways_of_parts
+from compiler.schedule.rules.threads.row_sums import RowSums
 from compiler.schedule.rules.threads.scores import (
-    UNDER_WAY,
     AnyTile,
     OnThreads,
     OnUnits,
@@ -44,10 +42,6 @@ from compiler.schedule.rules.threads.scores import (
 from compiler.schedule.rules.threads.split_k import least_of, product_cycles
 from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
-
-_MOST_PARTS = 32
-"""Parts of a row that one thread combines in the end."""
-
 
 _APART, _TOGETHER = (0,), (1,)
 """Scores in a launch of their own, or in the one that goes on with them, as decisions."""
@@ -94,8 +88,16 @@ def _with_scores(
     units = [unit for unit in usable(first, facts) if unit in usable(block, facts)]
     if any(unit.opaque for unit in units):  # what a lane has of their sums is not known
         return False
-    ways = _ways(_problem(first, own), _problem(block, axes), units, facts)
-    if not ways or chooser.choose("attention.together", ways) == _APART:
+    problems = _problem(first, own), _problem(block, axes)
+    parts = {n: ways_of_parts(*problems, units, facts, n) for n in parts_of_keys(problems[0].columns)}
+    ways = _ways(*problems, units, facts, {n: found for n, found in parts.items() if found})
+    if not ways:
+        return False
+    (way,) = chooser.choose("attention.together", ways)
+    if way in parts:
+        online = OnlineAttention(name, rows, product, facts, chooser)
+        return schedule.attempt(online.run, way, parts[way])
+    if (way,) == _APART:
         return False
     on_units = _OnUnits(rows, product, block, axes, facts, Named(chooser, "weighed.unit"))
     on_units.scores = ScoresOnUnits(name, first, own, facts, Named(chooser, "scores.unit"))
@@ -124,7 +126,11 @@ def _problem(block: Site, axes: Axes) -> GemmProblem:
 
 
 def _ways(
-    first: GemmProblem, second: GemmProblem, units: Sequence[MatrixUnit], facts: TargetFacts
+    first: GemmProblem,
+    second: GemmProblem,
+    units: Sequence[MatrixUnit],
+    facts: TargetFacts,
+    parts: Mapping[int, Ways],
 ) -> list[Option]:
     """Whether scores may have a launch of their own, with the cycles until all is done."""
     plain = OnThreads(facts)
@@ -135,10 +141,15 @@ def _ways(
         found = _whole(matrix_options(unit, second, facts), on_unit.tile_of, second, facts)
         apart += found
         together += Pairs(on_unit, first, second, facts).options(found)
-    if not together:
+    online = [
+        Option((n,), min(min(o.cost for o in options) for _, options in found.values()))
+        for n, found in parts.items()
+    ]
+    if not together and not online:
         return []
     two = least_of(apart) + product_cycles(first, units, facts) + LAUNCH_SECONDS * facts.hertz
-    return [Option(_TOGETHER, least_of(together)), Option(_APART, two)]
+    whole = [Option(_TOGETHER, least_of(together))] if together else []
+    return [*whole, *online, Option(_APART, two)]
 
 
 def _whole(
@@ -167,7 +178,7 @@ def _weighs(schedule: Schedule, rows: Sequence[str], block: Site, axes: Axes) ->
     return totals <= read and alike and not totals & set(schedule.program.outputs)
 
 
-class _Weighted(ImplicitGemm):
+class _Weighted(RowSums):
     """What both ways to multiply share: tiles of all columns, and the sums over rows in front of them."""
 
     tile: ThreadTile | MatrixTile
@@ -212,39 +223,6 @@ class _Weighted(ImplicitGemm):
 
     def place_scores(self, block_loop: str) -> None:
         """Put the product that makes the rows, if it is one of this launch, into the loop over blocks."""
-
-    def place_sum(self, name: str, block_loop: str) -> None:
-        """A sum over each row of a block, by several threads, in shared memory."""
-        over = fuse_all(self.s, parts_of(self.s, name)[1])
-        parts = min(_MOST_PARTS, max(1, self.tile.threads // self.tile.rows))
-        even = extent_of(self.s.loop(over).extent) % parts == 0
-        part, buffer = self.s.rfactor(name, self.s.split(over, (None, parts))[1])
-        for made in (buffer, self.s.site(name).target):
-            self.s.set_scope(made, SHARED)
-        self.place_rows(name, block_loop, registers=True)
-        self.place_rows(part, block_loop, registers=even)
-
-    def place_rows(self, name: str, block_loop: str, *, registers: bool) -> None:
-        """Give rows, or parts of them, to threads; sums grow in registers, or where the others read them."""
-        stored = self.s.cache_write(name, self.s.site(name).target, REGISTER) if registers else name
-        self.s.compute_at(stored, block_loop)
-        inside = self.s.loops(stored)[self.s.loops(stored).index(block_loop) + 1 :]
-        over = {loop for item in self.s.site(stored).reduce for loop in variables(item.binding)}
-        own, terms = ([loop for loop in inside if (loop in over) == inner] for inner in (False, True))
-        self.s.reorder(*own, *terms)
-        thread = fuse_all(self.s, own)
-        if registers:
-            self.s.compute_at(name, thread)
-            few = min(UNDER_WAY, extent_of(self.s.loop(self.s.loops(name)[-1]).extent))
-            terms = [*self.s.split(self.s.loops(name)[-1], (None, few))]
-            self.s.unroll(terms[1])
-        self.s.decompose_reduction(name, terms[0])
-        self.bind_threads(thread, self.tile)
-
-    def bind_threads(self, loop: str, tile: BlockTile) -> None:
-        if extent_of(self.s.loop(loop).extent) != tile.threads:
-            loop = self.s.split(loop, (None, tile.threads))[1]
-        self.s.bind(loop, THREAD)
 
 
 class _OnThreads(_Weighted):
