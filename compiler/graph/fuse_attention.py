@@ -25,10 +25,13 @@ def fuse_attention(fused: FusedGraph, *, threads: bool = False, scores: bool = T
     index = group_index(fused)
 
     def find(group: Group) -> list[Group]:
-        weighed = _weighting(group, index) if threads else []
-        if not scores or (threads and not weighed):
-            return weighed
-        return _parts(group, index) or weighed
+        whole = _parts(group, index) if scores else []
+        if not threads:
+            return whole
+        rows, keys = _sizes(group, index)
+        if rows < _LEAST_ROWS or not keys:
+            return []
+        return whole or (_weighting(group, index) if keys <= _MOST_WEIGHED else [])
 
     return join_groups(fused, [find(group) for group in fused.groups])
 
@@ -62,16 +65,22 @@ def _softmax_of(weighting: Group, index: GroupIndex) -> Group | None:
 
 
 _MOST_WEIGHED, _LEAST_ROWS = 1 << 10, 16
-"""Keys of rows that blocks of threads weigh by themselves; rows of a tile on matrix units."""
+"""Keys of rows that blocks of threads weigh without making them; rows of a tile on matrix units."""
 
 
 def _weighting(group: Group, index: GroupIndex) -> list[Group]:
     """The softmax and the product of a group that multiplies its rows; else none."""
     softmax = _softmax_of(group, index)
+    return [] if softmax is None else [softmax, group]
+
+
+def _sizes(group: Group, index: GroupIndex) -> tuple[int, int]:
+    """The rows of each batch of scores that a group weighs, and keys of each of them; zeros for other groups."""
+    softmax = _softmax_of(group, index)
     if softmax is None:
-        return []
+        return 0, 0
     *_, rows, keys = softmax.outputs[0].type.shape
-    return [softmax, group] if keys <= _MOST_WEIGHED and rows >= _LEAST_ROWS else []
+    return rows, keys
 
 
 def _is_product(anchor: Node | None, graph: Graph) -> bool:

@@ -33,7 +33,6 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.primitives.operand import unconverted
 from compiler.schedule.program import Fresh, Program, Site
 from compiler.schedule.rewriting import (
     declared,
@@ -299,21 +298,39 @@ class _Made:
         """One of the three blocks for parts, which one more iteration numbers."""
         (step,) = site.reduce
         loop = Var(self.fresh(f"{site.name}_part"))
-        number, predicate = Var(self.fresh(f"v{loop.name}")), None
-        place = number * self.part + step.var
-        new = self._by_part(substitute(value, {step.var.name: place}), number)
-        if self.softmax.length % self.part:
-            inside = place.lt(const(self.softmax.length))
-            if site is self.softmax.product:
-                new = _zero_unless(inside, new)
-            else:
-                predicate = substitute(inside, {number.name: loop, step.var.name: step.binding})
+        number, inner = Var(self.fresh(f"v{loop.name}")), Var(self.fresh(step.var.name))
+        new = self._by_part(self._inside(value, step.var, number * self.part + inner), number)
         at = (number, *(item.var for item in site.spatial))
         op = "max" if site is self.softmax.largest else "add"
         body = Store(buffer, at, binary(op, Load(buffer, at), new))
         first = Iter(number, self.count, "spatial", loop)
-        iters = (first, *site.spatial, step.replace(extent=const(self.part)))
-        return declared(Block(site.name, iters, (), (), body, Store(buffer, at, start), predicate))
+        iters = (first, *site.spatial, step.replace(var=inner, extent=const(self.part)))
+        return declared(Block(site.name, iters, (), (), body, Store(buffer, at, start)))
+
+    def _inside(self, value: Expr, step: Var, place: Expr) -> Expr:
+        """A value at a place that may be behind the end of its row, which has a weight of 0.
+
+        What is multiplied by it is the last one of the row again: it needs no condition to be read.
+        """
+        last = self.softmax.length - 1
+        if self.softmax.length % self.part == 0:
+            return substitute(value, {step.name: place})
+
+        def element(item: Expr) -> Expr:
+            new = substitute(item, {step.name: place})
+            return Select(place.le(const(last)), new, identity_of("max", F32))
+
+        def power(item: IRNode) -> Call | None:
+            if not isinstance(item, Call) or item.name not in _EXP:
+                return None
+            (shifted,) = item.args
+            assert isinstance(shifted, Binary)
+            return item.replace(args=(shifted.replace(a=element(shifted.a)),))
+
+        if value == self.softmax.element:
+            return element(value)
+        again = {step.name: binary("min", place, const(last))}
+        return substitute(rewrite_nodes(value, power), again)
 
     def _by_part(self, value: Expr, number: Expr) -> Expr:
         """A value with the largest element of a part in the place of that of the row."""
@@ -439,12 +456,3 @@ _Value = Callable[[_At], Expr]
 
 def _exp(value: Expr) -> Expr:
     return Call("exp_nonpositive", (value,), F32)
-
-
-def _zero_unless(inside: Expr, value: Expr) -> Expr:
-    """A product whose factors are zero where a condition does not hold."""
-    assert isinstance(value, Binary)
-    zeros = {}
-    for factor in (unconverted(value.a), unconverted(value.b)):
-        zeros[factor] = Select(inside, factor, const(0, factor.dtype))
-    return rewrite_nodes(value, lambda item: zeros.get(item) if isinstance(item, Expr) else None)

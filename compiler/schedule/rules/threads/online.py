@@ -47,16 +47,13 @@ from compiler.schedule.schedule import Schedule
 _PARTS = (128, 256, 512, 1024)
 """Keys that a block looks at together."""
 
-_LEAST = 32
-"""Keys of the last part, at least: each thread begins with one."""
-
 _WIDE = 4
 """Neighbouring products that a thread adds up."""
 
 
 def parts_of_keys(keys: int) -> list[int]:
     """Numbers of keys that may be a part."""
-    return [n for n in _PARTS if n < keys and (keys % n == 0 or keys % n >= _LEAST)]
+    return [number for number in _PARTS if number < keys]
 
 
 # ---------------------------------------------------------------- the rule
@@ -71,7 +68,7 @@ def ways_of_parts(
 ) -> Ways:
     """What a block that looks at so many keys at a time may do; nothing where no tile fits."""
     count = math.ceil(scores.columns / part)
-    first, second = replace(scores, columns=part), replace(values, inner=part, steps=part)
+    first, second = replace(scores, columns=part), replace(values, inner=part, steps=part, plain=False)
     on_threads = Pairs(OnThreads(facts), first, second, facts, count)
     found: Ways = {0: (on_threads, on_threads.options(thread_tiles(second, facts)))}
     for number, unit in enumerate(units):
@@ -105,6 +102,7 @@ class OnlineAttention:
     ) -> None:
         self.s, self.tile = s, used
         rounds = Rounds(*s.online_softmax(*self.sums, self.product, part, used.rows))
+        self.bind_grid(rounds)  # while it shows that tiles have nothing to do with each other
         self.scores_in, self.values_in = self.nested(self.scores, made), self.nested(self.product, used)
         for nested in (self.scores_in, self.values_in):
             nested.begin(s)
@@ -114,7 +112,6 @@ class OnlineAttention:
         for name in reversed(self.sums):
             self.values_in.place_sum(name, rounds.round)
         _cut_in(self.scores_in, s, rounds.round, made)
-        self.bind_grid(rounds)  # while it shows that tiles have nothing to do with each other
         for loop in (rounds.first_row, rounds.row):
             self.values_in.bind_threads(loop, used)
         for block, loop in ((rounds.begin, rounds.tile), (rounds.add, rounds.round), (end, rounds.tile)):
