@@ -59,7 +59,10 @@ _PASSES = 3
 """Times that a thread asks for scores."""
 
 _KEPT, _ADDED = 5, 6.0
-"""Where keys are looked at part by part: numbers of a row that stay, and instructions to add what a part makes."""
+"""Where keys are looked at part by part: numbers kept for a row, and instructions to add what a part makes."""
+
+_MOST_TILES, _AS_LONG = 8, 1.25
+"""Tiles of scores for blocks of a shape; how much more than the best pair one of its tiles may take alone."""
 
 _STORED = 6.0
 """Cycles to finish a score and store it to shared memory, of a thread; that no memory is waited for."""
@@ -248,14 +251,26 @@ class Pairs(Generic[AnyTile]):
         kept = values.columns + BANKS + _KEPT if count > 1 else 0
         self.row_bytes = (scores.columns + BANKS + _PARTS + kept) * WORD
         self.by_block: dict[tuple[int, int], list[AnyTile]] = {}
-        for tile in way.scores(scores):
-            if tile.rows <= scores.rows and tile.columns <= scores.columns:
-                self.by_block.setdefault((tile.rows, tile.threads), []).append(tile)
+        fit = (one for one in way.scores(scores) if one.rows <= scores.rows and one.columns <= scores.columns)
+        for tile in sorted(fit, key=self._score_cycles):
+            found = self.by_block.setdefault((tile.rows, tile.threads), [])
+            if len(found) < _MOST_TILES:
+                found.append(tile)
 
     def options(self, found: Iterable[Option]) -> list[Option]:
-        """Of tiles of the product with values those that fit, with the cycles of both products."""
-        pairs = ((option, self.score_options(option.value)) for option in found)
-        return [Option(option.value, min(item.cost for item in scores)) for option, scores in pairs if scores]
+        """Of tiles of the product with values those that fit, with the cycles of both products.
+
+        What takes as long by itself as others together is not looked at.
+        """
+        options, least = list[Option](), math.inf
+        for option in sorted(found, key=lambda one: one.cost):
+            if option.cost * self.count > _AS_LONG * least:
+                break
+            scores = self.score_options(option.value)
+            if scores:
+                options.append(Option(option.value, min(item.cost for item in scores)))
+                least = min(least, options[-1].cost)
+        return options
 
     def score_options(self, value: Sequence[int]) -> list[Option]:
         """Tiles of scores beside one of the product with values, with the cycles of both."""
@@ -271,11 +286,15 @@ class Pairs(Generic[AnyTile]):
         return options
 
     def _cycles(self, made: AnyTile, used: AnyTile) -> float:
-        parts = -(-self.first.columns // made.columns)
-        scores = self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
+        scores = self._score_cycles(made)
         values = self.way.cycles(used, self.second, near=self.count > 1)
-        one = parts * scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+        one = scores + values + softmax_cycles(used, self.second, self.facts, far=False)
         return one if self.count == 1 else self.count * (one + self._added(used))
+
+    def _score_cycles(self, made: AnyTile) -> float:
+        """Cycles until the scores of all keys are there."""
+        parts = -(-self.first.columns // made.columns)
+        return parts * self.way.cycles(made, replace(self.first, columns=made.columns), near=True)
 
     def _added(self, used: AnyTile) -> float:
         """Cycles to add the products of a part to what there is."""
