@@ -75,7 +75,7 @@ def _weighting(group: Group, index: GroupIndex) -> list[Group]:
 
 
 def _sizes(group: Group, index: GroupIndex) -> tuple[int, int]:
-    """The rows of each batch of scores that a group weighs, and keys of each of them; zeros for other groups."""
+    """Rows of each batch of scores that a group weighs, and keys of each of them; zeros for other groups."""
     softmax = _softmax_of(group, index)
     if softmax is None:
         return 0, 0

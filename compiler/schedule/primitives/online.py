@@ -72,8 +72,8 @@ class Rounds(NamedTuple):
 class OnlineSoftmax(Primitive[tuple[str, ...]]):
     """Look at the rows of a softmax part by part, and multiply by each while it is there.
 
-    largest: a block that finds the largest element of each row. total: one that adds up exp(element -
-    largest). product: one that adds up exp(element - largest) / total * x. Nobody else reads the first two.
+    block: a product that adds up exp(element - largest) / total * x. largest: the block that finds the
+    largest element of each row. total: the one that adds up exp(element - largest). Nobody else reads these.
     part: elements of a row that are looked at together. rows: of a tile; the last tile has fewer. Each part
     has a largest element, a total and products of its own. What a row has so far of them is multiplied by
     exp(its largest element - the larger one) when a part is added. As other rearrangements of sums do, it
@@ -87,9 +87,9 @@ class OnlineSoftmax(Primitive[tuple[str, ...]]):
 
     name: ClassVar[str] = "online_softmax"
 
+    block: str
     largest: str
     total: str
-    product: str
     part: int
     rows: int
 
@@ -100,7 +100,7 @@ class OnlineSoftmax(Primitive[tuple[str, ...]]):
                 f"{self.rows} rows and parts of {self.part} are no tile",
                 f"there are {softmax.shape[-1]} rows of {softmax.length} elements",
                 "take fewer, but at least one",
-                where=f"block {self.product}",
+                where=f"block {self.block}",
             )
         made = _Made(softmax, program.namer(), self.part, self.rows)
         func = replace_statements(program.func, made.statements())
@@ -140,7 +140,7 @@ class _Softmax:
 
 def _softmax(step: OnlineSoftmax, program: Program) -> _Softmax:
     """The blocks that the step names; refuses what is no softmax whose rows a product reads."""
-    largest, total, product = (program.site(n, step.name) for n in (step.largest, step.total, step.product))
+    product, largest, total = (program.site(n, step.name) for n in (step.block, step.largest, step.total))
     element = _update(step, largest, "max")
     power, value = (_update(step, site, "add") for site in (total, product))
     for site, readers in ((largest, {total.name, product.name}), (total, {product.name})):

@@ -189,7 +189,8 @@ def test_on_threads_where_rows_fill_a_tile() -> None:
         (16, 9, True, 1),
         (16, 9, False, 2),
         (15, 9, True, 3),
-        (16, 1025, True, 3),
+        (16, 1025, True, 1),
+        (16, 1025, False, 3),
     ):
         s = Sketch()
         x = s.emit("MatMul", s.input(2, rows, 4), s.input(2, 4, keys))

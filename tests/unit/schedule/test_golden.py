@@ -20,6 +20,9 @@ from compiler.schedule.tensor_intrinsics import find_tensor_intrinsic
 from compiler.schedule.trace import TRACE_VERSION, Trace
 from tests.support.intrinsics import OUTER_PRODUCT
 
+ROUNDED = {"online_softmax"}
+"""What gives other roundings, as it says: of small integers the others give none."""
+
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
 
@@ -59,7 +62,10 @@ def test_before_and_after_compute_the_same(path: Path) -> None:
         for item in before.params[: -before.outputs]
     }
     for name, value in interpret(before, inputs).items():
-        np.testing.assert_array_equal(interpret(after, inputs, shuffle=1)[name], value)
+        rounded = 1e-6 if path.stem in ROUNDED else 0.0
+        np.testing.assert_allclose(
+            interpret(after, inputs, shuffle=1)[name], value, rtol=rounded, atol=rounded
+        )
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)

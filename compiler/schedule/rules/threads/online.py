@@ -101,7 +101,8 @@ class OnlineAttention:
         self, s: Schedule, part: int, made: MatrixTile | ThreadTile, used: MatrixTile | ThreadTile
     ) -> None:
         self.s, self.tile = s, used
-        rounds = Rounds(*s.online_softmax(*self.sums, self.product, part, used.rows))
+        largest, total = self.sums
+        rounds = Rounds(*s.online_softmax(self.product, largest, total, part, used.rows))
         self.bind_grid(rounds)  # while it shows that tiles have nothing to do with each other
         self.scores_in, self.values_in = self.nested(self.scores, made), self.nested(self.product, used)
         for nested in (self.scores_in, self.values_in):

@@ -59,7 +59,7 @@ _PASSES = 3
 """Times that a thread asks for scores."""
 
 _KEPT, _ADDED = 5, 6.0
-"""Where keys are looked at part by part: numbers kept for a row, and instructions to add what a part makes."""
+"""Where keys are looked at part by part: numbers kept for a row; instructions to add what a part makes."""
 
 _MOST_TILES, _AS_LONG = 8, 1.25
 """Tiles of scores for blocks of a shape; how much more than the best pair one of its tiles may take alone."""
