@@ -109,7 +109,7 @@ def test_what_is_no_softmax(func: Func, what: str) -> None:
         (
             lambda s: s.decompose_reduction("t", "t_r0"),
             ("y", "m", "t", 4, 3),
-            "not of the form C = add(C, x)",
+            "only the loops of this block",
         ),
     ],
 )
