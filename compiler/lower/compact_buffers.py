@@ -100,15 +100,20 @@ def _strides(buffer: Buffer, extent: tuple[int, ...]) -> tuple[Expr, ...] | None
         return ()
     old = [int_of(item) for item in buffer.strides]
     shape = [int_of(item) for item in buffer.shape]
-    strides = [1]
-    for axis in reversed(range(len(shape) - 1)):
-        stride, inner, size = old[axis], old[axis + 1], shape[axis + 1]
-        if stride is None or inner is None or size is None or old[-1] != 1 or stride < inner * size:
+    # a dimension of extent 1 may have the stride of the one inside of it
+    *outer, inner = sorted(range(len(shape)), key=lambda axis: -(old[axis] or 0))
+    if old[inner] != 1:
+        return None
+    strides = {inner: 1}
+    for axis in reversed(outer):
+        stride, next_stride, size = old[axis], old[inner], shape[inner]
+        if stride is None or next_stride is None or size is None or stride < next_stride * size:
             return None
-        dense = strides[0] * extent[axis + 1]
-        padded = stride != inner * size
-        strides.insert(0, dense + (stride - dense) % _BANKS if padded else dense)
-    return tuple(const(item) for item in strides)
+        dense = strides[inner] * extent[inner]
+        padded = stride != next_stride * size
+        strides[axis] = dense + (stride - dense) % _BANKS if padded else dense
+        inner = axis
+    return tuple(const(strides[axis]) for axis in range(len(shape)))
 
 
 def _box(alloc: Alloc, scope: Scope) -> _Box | None:

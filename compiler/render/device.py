@@ -255,7 +255,7 @@ class _LaunchPrinter(IndexPrinter):
         found = row_loads(operands, self._lanes, numbers, self.sim)
         if found is None or self.device.load_matrices is None:
             return [self.as_in_memory(item) for item in operands]
-        text = self.device.load_matrices(found.count, self.address(found.buffer, found.index))
+        text = self.device.load_matrices(found.count, self.address(found.buffer, found.index), found.turned)
         words = self.share(found.buffer, dtype("u32", found.count), text)
         parts = [f"{words}.at[{n}]" for n in range(found.count)] if found.count > 1 else [words]
         return [self._of_word(item, part) for item, part in zip(operands, parts, strict=True)]

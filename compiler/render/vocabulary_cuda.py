@@ -56,6 +56,10 @@ def _cuda_kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
     return _head(name, params, f"{cluster}__launch_bounds__({prod(bounds.block)}{resident})")
 
 
+def _load_matrices(count: int, row: str, turned: bool) -> str:  # noqa: FBT001
+    return f"tk_load_{'columns' if turned else 'matrices'}<{count}>({row})"
+
+
 def _head(name: str, params: Sequence[str], bounds: str) -> str:
     return f'extern "C" __global__ void {bounds} {name}({", ".join(params)})'
 
@@ -115,7 +119,7 @@ CUDA = replace(
         begin="tk_await_earlier();",
         end="tk_cluster_end();",
         in_block=lambda address, rank: f"tk_in_block({address}, {rank})",
-        load_matrices=lambda count, row: f"tk_load_matrices<{count}>({row})",
+        load_matrices=_load_matrices,
     ),
     helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)},
 )

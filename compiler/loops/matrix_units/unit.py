@@ -125,6 +125,18 @@ class MatrixUnit:
         """The type of factors in shared memory: f32 is rounded to tf32 once, where a lane reads it."""
         return F32 if self.factor == TF32 else self.factor
 
+    @cached_property
+    def reads_columns(self) -> bool:
+        """Whether lanes can read factors whose rows, not steps, lie side by side: eight of 16 bits at a time.
+
+        PTX ISA: ldmatrix with .trans, from sm_75 on.
+        """
+        text = self.text("cuda")
+        since = text is not None and text.where >= "__CUDA_ARCH__ >= 750"
+        eight = (Mode(8, lane=4), Mode(4, lane=1), Mode(2, register=1))
+        ends = (((*item.rows[-1:], *item.columns[-2:]) == eight) for item in (self.a, self.b))
+        return since and self.made_of is None and self.staged.bits == 16 and all(ends)
+
     # ------------------------------------------------------------ loops
 
     def row_loops(self) -> tuple[str, ...]:

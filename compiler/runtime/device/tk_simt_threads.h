@@ -269,44 +269,65 @@ template <int pending> TK_INLINE void tk_async_wait() {
 /* ---------------------------------------------------------------- matrices of shared memory */
 
 /* Of `count` matrices of eight rows of 16 bytes each the word that a lane holds: lanes 4 r to 4 r + 3 have those of row r.
- * `row`: where row lane % 8 of matrix lane / 8 begins. All lanes take part. */
+ * `row`: where row lane % 8 of matrix lane / 8 begins. All lanes take part.
+ * tk_load_columns: elements of 16 bits; lanes 4 c to 4 c + 3 have those of column c, two rows each. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
-    const unsigned int from = (unsigned int)__cvta_generic_to_shared(row);
-    tk_vec<uint32_t, count> r;
-    if constexpr (count == 4)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r.at[0]), "=r"(r.at[1]), "=r"(r.at[2]), "=r"(r.at[3])
-                     : "r"(from));
-    else if constexpr (count == 2)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r.at[0]), "=r"(r.at[1]) : "r"(from));
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(from));
-    return r;
+#define TK_LDMATRIX(name, order)                                                                                       \
+    template <int count> TK_INLINE tk_vec<uint32_t, count> name(const void *row) {                                     \
+        const unsigned int from = (unsigned int)__cvta_generic_to_shared(row);                                         \
+        tk_vec<uint32_t, count> r;                                                                                     \
+        if constexpr (count == 4)                                                                                      \
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4" order ".shared.b16 {%0, %1, %2, %3}, [%4];"                   \
+                         : "=r"(r.at[0]), "=r"(r.at[1]), "=r"(r.at[2]), "=r"(r.at[3])                                  \
+                         : "r"(from));                                                                                 \
+        else if constexpr (count == 2)                                                                                 \
+            asm volatile("ldmatrix.sync.aligned.m8n8.x2" order ".shared.b16 {%0, %1}, [%2];"                           \
+                         : "=r"(r.at[0]), "=r"(r.at[1])                                                                \
+                         : "r"(from));                                                                                 \
+        else                                                                                                           \
+            asm volatile("ldmatrix.sync.aligned.m8n8.x1" order ".shared.b16 {%0}, [%1];" : "=r"(r) : "r"(from));       \
+        return r;                                                                                                      \
+    }
+TK_LDMATRIX(tk_load_matrices, "")
+TK_LDMATRIX(tk_load_columns, ".trans")
+#undef TK_LDMATRIX
+#elif defined(TK_EMULATOR) || !defined(TK_IS_HIP)
+#ifdef TK_EMULATOR
+template <int count> TK_INLINE void tk_rows_of_lanes(const void *row, const int *lanes, uint64_t *rows, int line) {
+    tk_emu_gather((uint64_t)row, lanes, rows, count, line);
 }
-#elif defined(TK_EMULATOR)
-template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
+#else
+template <int count> TK_INLINE void tk_rows_of_lanes(const void *row, const int *lanes, uint64_t *rows, int) {
+    for (int i = 0; i < count; i++) rows[i] = __shfl_sync(0xffffffffu, (unsigned long long)row, lanes[i]);
+}
+#endif
+template <int count> TK_INLINE void tk_put_word(tk_vec<uint32_t, count> &r, int i, uint32_t word) {
+    if constexpr (count == 1) r = word;
+    else r.at[i] = word;
+}
+template <int count>
+TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row, int line = __builtin_LINE()) {
     const int lane = (int)(threadIdx.x % 32);
     int lanes[count];
     uint64_t rows[count];
     for (int i = 0; i < count; i++) lanes[i] = 8 * i + lane / 4;
-    tk_emu_gather((uint64_t)row, lanes, rows, count, __builtin_LINE());
+    tk_rows_of_lanes<count>(row, lanes, rows, line);
     tk_vec<uint32_t, count> r;
-    for (int i = 0; i < count; i++) {
-        const uint32_t word = ((const uint32_t *)rows[i])[lane % 4];
-        if constexpr (count == 1) r = word;
-        else r.at[i] = word;
-    }
+    for (int i = 0; i < count; i++) tk_put_word<count>(r, i, ((const uint32_t *)rows[i])[lane % 4]);
     return r;
 }
-#elif !defined(TK_IS_HIP)
-template <int count> TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row) {
+template <int count>
+TK_INLINE tk_vec<uint32_t, count> tk_load_columns(const void *row, int line = __builtin_LINE()) {
     const int lane = (int)(threadIdx.x % 32);
+    int lanes[2 * count];
+    uint64_t rows[2 * count];
+    for (int i = 0; i < 2 * count; i++) lanes[i] = 8 * (i / 2) + 2 * (lane % 4) + i % 2;
+    tk_rows_of_lanes<2 * count>(row, lanes, rows, line);
     tk_vec<uint32_t, count> r;
     for (int i = 0; i < count; i++) {
-        const uint32_t *from = (const uint32_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 8 * i + lane / 4);
-        if constexpr (count == 1) r = from[lane % 4];
-        else r.at[i] = from[lane % 4];
+        const uint32_t first = ((const uint16_t *)rows[2 * i])[lane / 4];
+        const uint32_t second = ((const uint16_t *)rows[2 * i + 1])[lane / 4];
+        tk_put_word<count>(r, i, first | second << 16);
     }
     return r;
 }

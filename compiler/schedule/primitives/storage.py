@@ -48,29 +48,37 @@ class SetScope(Primitive[None]):
 class StorageAlign(Primitive[None]):
     """Put the rows of a buffer at distances `factor * n + offset`.
 
-    buffer: a local buffer. axis: the dimension whose stride is rounded up (not the last). factor, offset: in
-    elements. Avoids bank conflicts of shared memory and cache set conflicts. Outputs: none.
+    buffer: a local buffer. axis: the dimension whose stride is rounded up. factor, offset: in elements. dense:
+    the dimension whose elements lie side by side, by default the last; the others keep their order. Avoids
+    bank conflicts of shared memory and cache set conflicts. Outputs: none.
     rewrite: strides (33 * 7, 7, 1) of (n, 33, 7), axis 1, factor 8 -> (33 * 8, 8, 1)
     TVM: storage_align.
     """
 
     name: ClassVar[str] = "storage_align"
+    later: ClassVar[tuple[str, ...]] = ("dense",)
 
     buffer: str
     axis: int
     factor: int
     offset: int = 0
+    dense: int = -1
 
     def apply(self, program: Program) -> tuple[Func, None]:
         buffer = program.buffer(self.buffer, self.name)
         self._check(program.func, buffer)
-        strides = [1]
-        for axis in reversed(range(len(buffer.shape) - 1)):
-            stride = strides[0] * self._extent(buffer, axis + 1)
+        dense = self._dense(buffer)
+        strides, inner = {dense: 1}, dense
+        for axis in reversed([n for n in range(len(buffer.shape)) if n != dense]):
+            stride = strides[inner] * self._extent(buffer, inner)
             if axis == self.axis:
                 stride += (self.offset - stride) % self.factor
-            strides.insert(0, stride)
-        return with_buffer(program.func, buffer.replace(strides=tuple(const(n) for n in strides))), None
+            strides[axis], inner = stride, axis
+        ordered = tuple(const(strides[axis]) for axis in range(len(buffer.shape)))
+        return with_buffer(program.func, buffer.replace(strides=ordered)), None
+
+    def _dense(self, buffer: Buffer) -> int:
+        return self.dense + len(buffer.shape) if self.dense < 0 else self.dense
 
     def _extent(self, buffer: Buffer, axis: int) -> int:
         extent = int_of(buffer.shape[axis])
@@ -83,11 +91,13 @@ class StorageAlign(Primitive[None]):
             raise self.refuse("it is a parameter", "its strides are the caller's", "align a cache of it")
         if buffer.strides:
             raise self.refuse("it has strides already", "they were set before", "align a buffer once")
-        if not 0 <= self.axis < len(buffer.shape) - 1:
+        rank, dense = len(buffer.shape), self._dense(buffer)
+        others = [n for n in range(rank) if n != dense]
+        if not 0 <= dense < rank or self.axis not in others:
             raise self.refuse(
                 f"axis {self.axis} cannot be aligned",
-                f"the buffer has {len(buffer.shape)} dimensions and the last one is dense",
-                f"an axis from 0 to {len(buffer.shape) - 2}",
+                f"the buffer has {rank} dimensions, and number {dense} is dense",
+                f"an axis of {', '.join(map(str, others))}",
             )
         if self.factor < 1 or not 0 <= self.offset < self.factor:
             raise self.refuse(

@@ -11,9 +11,10 @@ from compiler.loops.matrix_units import MatrixUnit, Modes
 from compiler.loops.queries import extent_of
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.operand import factors
+from compiler.schedule.program import Site
 from compiler.schedule.rules.threads.axes import Part
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.elementwise import aligned_run, asks
+from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import LEAST_BITS, is_plain
 from compiler.schedule.rules.threads.gemm import ImplicitGemm, runs_along
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, padding_of
@@ -27,6 +28,9 @@ LEAST = 8
 
 _BANK_ELEMENTS = 32
 """Rows in shared memory keep their distance modulo so many elements."""
+
+_ROWS_APART = 16, 8
+"""Eight rows of 16 bytes, elements of 16 bits each, begin in different banks at odd multiples of the second."""
 
 _ACCESS_BYTES = 16
 """Of the widest access of a thread."""
@@ -117,9 +121,44 @@ class UnitGemm(ImplicitGemm):
         block = self.s.site(names[0])
         # fused pixels run along the rows, too
         sideways = not (runs_along(block, block.spatial[-1]) or self.gathered)
+        wide = self.neighbours(block) if sideways and self.unit.reads_columns and tile.stages == 1 else 1
+        if wide > 1:
+            self.fetch_columns(names[-1], tile, wide)
+            return
         for name in names:
             self.fetch_rows(name, tile, 0 if sideways else self.widths[names[0]])
         self.align(names[-1], tile)
+
+    def neighbours(self, block: Site) -> int:
+        """Rows or columns that lie side by side where a block reads them, for a thread to take at once."""
+        item, known = block.spatial[-2], Simplifier(block.bounds)
+        lanes = 1 if asks(block, item.var.name) else widest(block.loads, self.facts)
+        while lanes > 1 and not (
+            extent_of(item.extent) % lanes == 0
+            and all(aligned_run(load, item.var, lanes, known) for load in block.loads)
+        ):
+            lanes //= 2
+        return lanes
+
+    def fetch_columns(self, name: str, tile: StagedTile, wide: int) -> None:
+        """Fetch a factor as it lies in memory: rows or columns side by side in shared memory, too.
+
+        The unit's lanes read it by columns.
+        """
+        own, step = self.s.loops(name)[-2:]
+        rows = extent_of(self.s.loop(own).extent)
+        lanes = math.gcd(rows, wide)
+        along = min(tile.threads, rows // lanes)
+        more, fast, vector = self.s.split(own, (None, along, lanes))
+        rounds, slow = self.s.split(step, (None, max(1, tile.threads // along)))
+        self.s.reorder(slow, fast, rounds, more, vector)
+        self.bind_threads(self.s.fuse(slow, fast), tile)
+        for loop in (rounds, more):
+            self.s.unroll(loop)
+        (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
+        buffer = self.stored_by(name)
+        last = len(buffer.shape) - 1
+        self.s.storage_align(buffer.name, last, *_ROWS_APART, dense=last - 1)
 
     def align(self, stage: str, tile: StagedTile) -> None:
         """Let rows of a staged factor begin in different banks of shared memory."""
