@@ -61,8 +61,8 @@ class DeviceWords:
     end: a statement at the end where other blocks may still read a block's memory; empty where none can.
     last_block: a condition that all threads of a block come to together: whether the block comes last to a
     counter, (its address, blocks that come, a shared word to tell it by); None where that cannot be said.
-    load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row, whether a
-    lane gets neighbours of a column); None where each lane loads its own.
+    load_matrices: the words of so many matrices of shared memory, (count, address of this lane's row, whether
+    a lane gets neighbours of a column); None where each lane loads its own.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share, TILES
     for shared memory of opaque fragments.

@@ -48,9 +48,9 @@ class SetScope(Primitive[None]):
 class StorageAlign(Primitive[None]):
     """Put the rows of a buffer at distances `factor * n + offset`.
 
-    buffer: a local buffer. axis: the dimension whose stride is rounded up. factor, offset: in elements. dense:
-    the dimension whose elements lie side by side, by default the last; the others keep their order. Avoids
-    bank conflicts of shared memory and cache set conflicts. Outputs: none.
+    buffer: a local buffer. axis: the dimension whose stride is rounded up. factor, offset: in elements.
+    dense: the dimension whose elements lie side by side, by default the last; the others keep their order.
+    Avoids bank conflicts of shared memory and cache set conflicts. Outputs: none.
     rewrite: strides (33 * 7, 7, 1) of (n, 33, 7), axis 1, factor 8 -> (33 * 8, 8, 1)
     TVM: storage_align.
     """

@@ -61,6 +61,9 @@ _PASSES = 3
 _KEPT, _ADDED = 5, 6.0
 """Where keys are looked at part by part: numbers kept for a row; instructions to add what a part makes."""
 
+_BUSY = 1024
+"""Threads of a unit that are busy where keys are looked at part by part: they meet six times in each part."""
+
 _MOST_TILES, _AS_LONG = 8, 1.25
 """Tiles of scores for blocks of a shape; how much more than the best pair one of its tiles may take alone."""
 
@@ -288,8 +291,10 @@ class Pairs(Generic[AnyTile]):
     def _cycles(self, made: AnyTile, used: AnyTile) -> float:
         scores = self._score_cycles(made)
         values = self.way.cycles(used, self.second, near=self.count > 1)
-        one = scores + values + softmax_cycles(used, self.second, self.facts, far=False)
-        return one if self.count == 1 else self.count * (one + self._added(used))
+        if self.count == 1:
+            return scores + values + softmax_cycles(used, self.second, self.facts, far=False)
+        softmax = softmax_cycles(used, self.second, self.facts, far=False, busy_threads=_BUSY)
+        return self.count * (scores + values + softmax + self._added(used))
 
     def _score_cycles(self, made: AnyTile) -> float:
         """Cycles until the scores of all keys are there."""
@@ -302,15 +307,18 @@ class Pairs(Generic[AnyTile]):
         return waves_of(used, self.second, self.facts) * used.rows * used.columns * _ADDED / lanes
 
 
-def softmax_cycles(tile: BlockTile, problem: GemmProblem, facts: TargetFacts, *, far: bool) -> float:
+def softmax_cycles(
+    tile: BlockTile, problem: GemmProblem, facts: TargetFacts, *, far: bool, busy_threads: int = BUSY_THREADS
+) -> float:
     """Cycles until the last unit has gone through its scores three times and made weights of them.
 
     problem: the product of weights and values. far: scores are in global memory, and threads wait for them.
+    busy_threads: of a unit, that hide how long scores take from shared memory, one behind the other.
     """
     waves = waves_of(tile, problem, facts)
     resident = min(waves, occupancy(tile, facts))
     scores = tile.rows * problem.steps
-    busy = min(1.0, resident * tile.threads / BUSY_THREADS)
+    busy = min(1.0, resident * tile.threads / busy_threads)
     issued = scores * _WEIGHED / (facts.fma_per_cycle * facts.lanes(32) * busy)
     asked = _PASSES * scores / tile.threads / UNDER_WAY if far else 0.0
     return waves * (issued + asked * costs_of(facts).alone / 2 / resident)

@@ -30,7 +30,7 @@ _BANK_ELEMENTS = 32
 """Rows in shared memory keep their distance modulo so many elements."""
 
 _ROWS_APART = 16, 8
-"""Eight rows of 16 bytes, elements of 16 bits each, begin in different banks at odd multiples of the second."""
+"""Eight rows of 16 bytes begin in different banks at odd multiples of eight elements of 16 bits."""
 
 _ACCESS_BYTES = 16
 """Of the widest access of a thread."""
