@@ -256,8 +256,10 @@ class _LaunchPrinter(IndexPrinter):
         if found is None or self.device.load_matrices is None:
             return [self.as_in_memory(item) for item in operands]
         text = self.device.load_matrices(found.count, self.address(found.buffer, found.index), found.turned)
-        words = self.share(found.buffer, dtype("u32", found.count), text)
-        parts = [f"{words}.at[{n}]" for n in range(found.count)] if found.count > 1 else [words]
+        kind = dtype("u32", found.count)
+        # each word is a use: what is loaded at once is not loaded once for each
+        words = [self.share(found.buffer, kind, text) for _ in range(found.count)]
+        parts = [f"{word}.at[{n}]" if found.count > 1 else word for n, word in enumerate(words)]
         return [self._of_word(item, part) for item, part in zip(operands, parts, strict=True)]
 
     def _of_word(self, operand: Expr, word: str) -> str:

@@ -24,6 +24,7 @@ from dataclasses import replace
 from compiler.core.target import TargetFacts
 from compiler.core.types import TF32, DType
 from compiler.loops.index_map import AXES, IndexMap
+from compiler.loops.ir import Load
 from compiler.loops.matrix_units import RECORDS, UNITS, MatrixUnit, Mode, Modes
 from compiler.loops.queries import extent_of, iterations
 from compiler.schedule import matrix_intrinsics
@@ -152,7 +153,7 @@ class MatrixGemm(OpaqueGemm):
         A lane holds two neighbours of a row of each tile, which fill no sector of memory: of four tiles it
         then holds eight. Columns of the product and of the epilogue are renumbered, memory stays as it is.
         """
-        count = alternating(tile)
+        count = 1 if self.unit.reads_columns and self.has_rows_of_columns() else alternating(tile)
         columns = extent_of(self.s.block(self.name).iters[self.batches + 1].extent)
         whole = len(self.axes.columns) == 1 and columns % (count * self.unit.columns) == 0
         if not whole or count == 1:
@@ -162,6 +163,15 @@ class MatrixGemm(OpaqueGemm):
             self.s.transform_block_layout(block, self._alternated(rank, count))
         self.s.transform_layout(self.total, self._alternated(self.batches + 2, count))
         return count
+
+    def has_rows_of_columns(self) -> bool:
+        """Whether columns lie side by side in a factor: lanes read whole rows of them, in their order."""
+        site = self.s.site(self.name)
+        found = factors(site.block)
+        assert found is not None
+        read = {item.buffer for item in found[1 - self.axes.left].walk() if isinstance(item, Load)}
+        column = site.block.iters[self.batches + 1].var.name
+        return any(site.stride(load, column) == 1 for load in site.loads if load.buffer in read)
 
     def _alternated(self, rank: int, count: int) -> IndexMap:
         """The order of columns in which pairs of so many tiles alternate."""
