@@ -74,6 +74,29 @@ def test_words_are_rounded_afterwards(rounded: bool) -> None:
     assert found.count == 2
 
 
+def _column(index: Expr, apart: int = PITCH) -> Expr:
+    """Two neighbours of a column, whose rows lie so far apart."""
+    return Load(HALVES, (Ramp(index, const(apart), 2),))
+
+
+def _turned(row: int, column: int = 0) -> Expr:
+    return BLOCK * 16 + (LANE % 4 * 2 + row) * PITCH + LANE // 4 + column
+
+
+def test_neighbours_of_a_column_come_by_rows_too() -> None:
+    """Rows are terms of the sum, and a lane wants two of them."""
+    found = row_loads([_column(_turned(0)), _column(_turned(8))], {"lane"}, {}, KNOWN)
+    assert found is not None
+    assert (found.count, found.turned) == (2, True)
+    assert _places(found.index) == [32 + (lane % 8 + lane // 8 % 2 * 8) * PITCH for lane in range(LANES)]
+
+
+def test_what_lies_in_rows_is_not_turned() -> None:
+    found = row_loads(_operands(_plain), {"lane"}, {}, KNOWN)
+    assert found is not None
+    assert not found.turned
+
+
 def test_variables_of_unrolled_loops_are_known() -> None:
     loads = [_halves(_plain(0, 0) + ROUND * 4 * term) for term in (0, 2)]
     assert row_loads(loads, {"lane"}, {}, KNOWN) is None
@@ -92,6 +115,11 @@ def test_variables_of_unrolled_loops_are_known() -> None:
         _operands(_plain)[:3],
         [*_operands(_plain)[:3], _halves(_plain(0, 0))],
         [Load(HALVES, (LANE // 4 * PITCH + LANE % 4,))],
+        [_column(_turned(0)), _halves(_plain(8, 0))],
+        [_column(_turned(0), PITCH + 8)],
+        [_column(_turned(0) + 1)],
+        [_column(LANE % 4 * 2 * 36 + LANE // 4, 36)],
+        [_column(LANE % 4 * 2 * PITCH + LANE // 4 * 2)],
     ],
     ids=[
         "rows begin between 16 bytes",
@@ -103,6 +131,11 @@ def test_variables_of_unrolled_loops_are_known() -> None:
         "three matrices",
         "matrices at no steps",
         "two bytes a lane",
+        "rows and columns",
+        "neighbours of no column",
+        "columns begin between 16 bytes",
+        "so do rows of columns",
+        "columns lie apart",
     ],
 )
 def test_others_are_loaded_by_each_lane(operands: list[Expr]) -> None:

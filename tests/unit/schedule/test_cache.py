@@ -157,6 +157,19 @@ def test_storage_align() -> None:
     checked(before, s)
 
 
+@pytest.mark.parametrize(
+    ("axis", "dense", "wanted"),
+    [(3, 2, [4 * 7 * 9, 7 * 9, 1, 9]), (1, 2, [4 * 41, 41, 1, 5])],
+)
+def test_storage_align_with_another_dense_dimension(axis: int, dense: int, wanted: list[int]) -> None:
+    before = conv_direct()
+    s = Schedule(before)
+    s.storage_align("T", axis, 8, 1, dense)
+    strides = [int(item.value) for item in s.func.buffer("T").strides]  # type: ignore[attr-defined]
+    assert strides == wanted
+    checked(before, s)
+
+
 def _decomposed() -> Schedule:
     s = Schedule(product())
     s.decompose_reduction("y", "y_r0")
@@ -168,7 +181,9 @@ REFUSALS = [
     ("set_scope", ("T", "a b"), "'a b' is not the name of a scope", "global, scratch"),
     ("set_scope", ("Q", "register"), "no buffer 'Q'", "buffers here"),
     ("storage_align", ("X", 0, 8), "it is a parameter", "align a cache"),
-    ("storage_align", ("T", 3, 8), "axis 3 cannot be aligned", "from 0 to 2"),
+    ("storage_align", ("T", 3, 8), "axis 3 cannot be aligned", "an axis of 0, 1, 2"),
+    ("storage_align", ("T", 2, 8, 0, 2), "axis 2 cannot be aligned", "an axis of 0, 1, 3"),
+    ("storage_align", ("T", 0, 8, 0, 4), "axis 0 cannot be aligned", "an axis of"),
     ("storage_align", ("T", 1, 8, 8), "factor 8 with offset 8 is no alignment", "offset from 0"),
     ("cache_read", ("epilogue", "X", "scratch"), "it does not read X", "one of T, B"),
     ("cache_read", ("T", "T", "scratch"), "it does not read T", "one of X, W"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -125,6 +126,15 @@ def test_lanes_store_scores_without_waiting_in_between() -> None:
     text = device_text(attend(32, 64, 32, 32, "f16", "added"), "cuda:sm_80", "f16", together=1).text
     stored = text[text.rindex("tk_mma", 0, text.index("tk_max")) : text.index("tk_max")]
     assert stored.count("__syncthreads") == 1
+
+
+def test_values_come_as_they_lie() -> None:
+    """Eight of 16 bits at a time, or four of f32; lanes read them by columns."""
+    text = device_text(attend(32, 64, 32, 32, "f16", "added"), "cuda:sm_80", "f16", together=1).text
+    assert "tk_load_columns<2>" in text
+    assert re.search(r"tk_load_aligned<tk_u16x8>\(", text)
+    rows = device_text(attend(32, 64, 32, 32, "f16", "added"), "cuda:sm_70", "f16", together=1).text
+    assert "tk_load_columns<2>" not in rows
 
 
 def test_scores_may_have_a_launch_of_their_own() -> None:
