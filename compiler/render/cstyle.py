@@ -321,7 +321,9 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
-        value = self.decided(value)
+        value = self.guarded(self.decided(value))
+        if value.dtype == buffer.dtype.with_lanes(value.dtype.lanes) and (text := self.load_or_zero(value)):
+            return text
         if self._is_copied_or_constant(value):
             cond = self(self.condition(value.cond))
             return f"({cond} ? {self.as_in_memory(value.a)} : {self._memory_value(buffer, value.b)})"

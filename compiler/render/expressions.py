@@ -29,7 +29,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.render.guarded_loads import load_or_zero
+from compiler.render.guarded_loads import converted_last, load_or_zero
 from compiler.render.literals import literal
 from compiler.render.scopes import Writer
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type, narrowed
@@ -216,9 +216,11 @@ class Expressions:
             cond = self.condition(expr.cond)
             if isinstance(cond, Const):
                 return self(expr.a if cond.value else expr.b)
-            if self.words.load_or_zero is not None and (load := load_or_zero(expr)) is not None:
-                address = self.address(load.buffer, load.indices[0])
-                return self.words.load_or_zero(self.pointers[load.buffer], address, self(cond))
+            whole = self.guarded(expr)
+            if whole != expr:
+                return self(whole)
+            if (text := self.load_or_zero(expr)) is not None:
+                return self.words.widen(expr.dtype, text)
             return f"({self(cond)} ? {self.lazily(expr.a)} : {self.lazily(expr.b)})"
         mask = self.mask(expr.cond, computed(expr.dtype).bits)
         if expr.dtype.is_bool:
@@ -226,6 +228,24 @@ class Expressions:
             mask = self.mask(expr.cond, bits)
             return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
         return self.words.select(mask, self(expr.a), self(expr.b))
+
+    def guarded(self, expr: Expr) -> Expr:
+        """What is loaded under a condition, converted behind that, where the language has a word for it."""
+        return expr if self.words.load_or_zero is None else converted_last(expr)
+
+    def load_or_zero(self, expr: Expr) -> str | None:
+        """A load or zero, as it lies in memory; None for others, and where a language has no word for it."""
+        load = load_or_zero(expr)
+        if self.words.load_or_zero is None or load is None or not isinstance(expr, Select):
+            return None
+        index = load.indices[0]
+        if isinstance(index, Ramp) and not self.whole_vectors(index):
+            return None
+        address = self.address(load.buffer, index.base if isinstance(index, Ramp) else index)
+        kind = self.words.type_of(memory_type(load.dtype))
+        return self.words.load_or_zero(
+            kind, self.pointers[load.buffer], address, self(self.condition(expr.cond))
+        )
 
     def decided(self, expr: Expr) -> Expr:
         """The branch of a selection whose condition is known here; anything else as it is."""

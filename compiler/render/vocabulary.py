@@ -107,8 +107,8 @@ class Vocabulary:
     build: a vector from the texts of its lanes. lane: one lane of a vector.
     literal: spelling of a constant; None where C's own will do.
     load_aligned, store_aligned: whole vectors at a multiple of their length; None where it is all the same.
-    load_or_zero: an element of f32 where a condition holds, else zero, without a branch, (base of the buffer,
-    address, condition); None where C's own operator does as well.
+    load_or_zero: what lies in memory where a condition holds, else zero, without a branch, (type, base of the
+    buffer, address, condition); None where C's own operator does as well.
     index: type of loop variables and offsets.
     device: what the language of a device has beside; None for the host's.
     helpers: by the name of a call in the IR, the function that does it; it takes narrow floats as they lie in
@@ -144,7 +144,7 @@ class Vocabulary:
     literal: Callable[[float, DType], str | None] = lambda _value, _kind: None
     load_aligned: Callable[[DType, str], str] | None = None
     store_aligned: Callable[[DType, str, str], str] | None = None
-    load_or_zero: Callable[[str, str, str], str] | None = None
+    load_or_zero: Callable[[str, str, str, str], str] | None = None
     index: str = "int64_t"
     device: DeviceWords | None = None
     helpers: Mapping[str, str] = field(default_factory=dict)

@@ -126,7 +126,7 @@ CUDA = replace(
 HIP = replace(
     _CUDA,
     name="hip",
-    load_or_zero=lambda base, address, holds: f"tk_load_or_zero({base}, {address}, {holds})",
+    load_or_zero=lambda kind, base, address, holds: f"tk_load_or_zero<{kind}>({base}, {address}, {holds})",
     prelude=f"#define TK_HIP 1\n{_CUDA.prelude}",
     helpers=matrix_helpers("hip", _CUDA),
 )

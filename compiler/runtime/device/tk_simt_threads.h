@@ -130,20 +130,40 @@ TK_INLINE bool tk_last_block(unsigned int *counter, int blocks, unsigned int *to
     return true;
 }
 
-/* The element `at` of the memory that begins at `base`, the same for all threads, where `holds`; else zero. Threads of
- * AMD's devices would part for a condition, so that each load is waited for by itself: loads from a buffer give zero
- * beyond its end instead (LLVM: User Guide for AMDGPU Backend, buffer resources). */
-#if defined(TK_IS_HIP) && defined(__GFX9__) && !defined(TK_EMULATOR)
+/* What lies at `at`, of 2, 4, 8 or 16 bytes, in the memory that begins at `base`, the same for all threads, where `holds`;
+ * else zeros. Threads of AMD's devices would part for a condition, so that each load is waited for by itself: loads from a
+ * buffer give zeros beyond its end instead (LLVM: User Guide for AMDGPU Backend, buffer resources). */
+#if defined(TK_IS_HIP) && (defined(__GFX9__) || defined(TK_EMULATOR))
+#ifndef TK_EMULATOR
 typedef int tk_buffer_resource __attribute__((ext_vector_type(4)));
-__device__ float tk_raw_buffer_load(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.f32");
-TK_INLINE float tk_load_or_zero(const float *base, const float *at, bool holds) {
+typedef float tk_buffer_2 __attribute__((ext_vector_type(2)));
+typedef float tk_buffer_4 __attribute__((ext_vector_type(4)));
+__device__ short tk_buffer_load_2(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.i16");
+__device__ float tk_buffer_load_4(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.f32");
+__device__ tk_buffer_2 tk_buffer_load_8(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v2f32");
+__device__ tk_buffer_4 tk_buffer_load_16(tk_buffer_resource, int, int, int) __asm("llvm.amdgcn.raw.buffer.load.v4f32");
+template <class V> TK_INLINE V tk_buffer_load(const void *base, int place) {
     const unsigned long long begin = (unsigned long long)base;
     const tk_buffer_resource all = {(int)begin, (int)(begin >> 32 & 0xffff), 0x7fffffff, 0x27000};
-    const int offset = (int)((const char *)at - (const char *)base);
-    return tk_raw_buffer_load(all, holds ? offset : (int)0x80000000, 0, 0);
+    if constexpr (sizeof(V) == 2) return tk_bitcast<V>(tk_buffer_load_2(all, place, 0, 0));
+    else if constexpr (sizeof(V) == 4) return tk_bitcast<V>(tk_buffer_load_4(all, place, 0, 0));
+    else if constexpr (sizeof(V) == 8) return tk_bitcast<V>(tk_buffer_load_8(all, place, 0, 0));
+    else return tk_bitcast<V>(tk_buffer_load_16(all, place, 0, 0));
 }
 #else
-template <class P> TK_INLINE float tk_load_or_zero(P, P at, bool holds) { return holds ? at[0] : 0.0f; }
+template <class V> TK_INLINE V tk_buffer_load(const void *base, int place) {
+    if ((unsigned int)place >= 0x7fffffffu) return V{};
+    return *(const V *)((const char *)base + (unsigned int)place);
+}
+#endif
+template <class V> TK_INLINE V tk_load_or_zero(const void *base, const void *at, bool holds) {
+    const int offset = (int)((const char *)at - (const char *)base);
+    return tk_buffer_load<V>(base, holds ? offset : (int)0x80000000);
+}
+#else
+template <class V> TK_INLINE V tk_load_or_zero(const void *, const void *at, bool holds) {
+    return holds ? *(const V *)at : V{};
+}
 #endif
 
 /* Of a kernel of which a part of a unit (SIMD) has so many waves at a time: LLVM takes no notice where the least is
