@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import partial
 
-from compiler.core.capabilities import LAST_BLOCK
+from compiler.core.capabilities import LAST_BLOCK, LOAD_OR_ZERO
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import HIP
@@ -56,6 +56,9 @@ ARCHS: dict[str, GpuArch] = {
     )
 }
 
+_GFX9 = frozenset(name for name in ARCHS if name.startswith("gfx9"))
+"""Their buffer resources are alike: see tk_load_or_zero."""
+
 _AMD = "ROCm's hipcc (Debian: apt install hipcc)"
 _HYGON = "DTK's hipcc"
 _ALIASES = {"gfx916": "gfx906"}
@@ -70,7 +73,8 @@ def _target(arch: str, *, name: str) -> Target:
     aliases = _ALIASES if name == "rocm-hygon" else {}
     archs = chosen_archs(arch, ARCHS, aliases)
     names = tuple(item.name for item in archs)
-    facts = gpu_facts(name, "hip", archs, common_rates(names), frozenset({LAST_BLOCK}))
+    buffers = {LOAD_OR_ZERO} if all(item in _GFX9 for item in names) else set()
+    facts = gpu_facts(name, "hip", archs, common_rates(names), frozenset({LAST_BLOCK, *buffers}))
     facts = with_branches(facts, _EDGE_NANOSECONDS)
     aliased = set(arch.split(",")) & set(aliases)
     language = _ALIASED if aliased else _LANGUAGES[name]

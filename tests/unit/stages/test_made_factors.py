@@ -40,9 +40,17 @@ def kernels(graph: Graph, path: Path, target: str, decision: int = 1, without: t
 
 
 @pytest.mark.parametrize(
-    ("target", "count"), [("cuda:sm_90", 1), ("cuda:sm_70", 2), ("rocm:gfx90a", 2), ("cpu:x86-64-v3", 2)]
+    ("target", "count"),
+    [
+        ("cuda:sm_90", 1),
+        ("cuda:sm_70", 2),
+        ("rocm:gfx90a", 1),
+        ("rocm:gfx1030", 2),
+        ("opencl-amd:gfx906", 2),
+        ("cpu:x86-64-v3", 2),
+    ],
 )
-def test_where_copies_bring_the_weights(target: str, count: int, tmp_path: Path) -> None:
+def test_where_copies_bring_the_weights_or_zeros_need_no_branch(target: str, count: int, tmp_path: Path) -> None:
     assert kernels(separable(), tmp_path, target) == count
 
 

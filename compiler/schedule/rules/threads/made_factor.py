@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from compiler.core.capabilities import LOAD_OR_ZERO
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32
 from compiler.loops.index_map import AXES, IndexMap
@@ -85,7 +86,8 @@ def cycles_saved(
     problem: GemmProblem, reads: FactorReads, matrix_units: Sequence[MatrixUnit], facts: TargetFacts
 ) -> float:
     """Cycles that one launch for a product and its factor saves by estimate; below 0 where two are better."""
-    ways = [*chain.from_iterable(_ways(problem, reads, facts).values())] if copies(facts) else []
+    without_branches = copies(facts) or (isinstance(reads, WindowReads) and LOAD_OR_ZERO in facts.intrinsics)
+    ways = [*chain.from_iterable(_ways(problem, reads, facts).values())] if without_branches else []
     one = least_of(ways)
     if not ways and isinstance(reads, ChainReads):
         one = _by_rounds(problem, reads, matrix_units, facts)
