@@ -17,7 +17,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "parallel-branches": ("inception_v1", "squeezenet", "detector"),
     "fuse-elementwise": ("densenet121", "mobilenetv3-large", "resnet50-v2"),
     "fuse-chains": ("efficientnet-b0", "mobilenetv3-large"),
-    "fuse-scores": ("bert-base+f16", "transformer-encoder", "bert-base"),
+    "fuse-scores": ("bert-base+f16", "whisper-tiny-encoder+f16", "transformer-encoder", "bert-base"),
     "constants_first": ("resnet50+f16", "squeezenet"),
 }
 """What `CompileOptions.without` calls them, each with jobs that it changes, the most telling first.

@@ -31,6 +31,7 @@ from compiler.loops.ir import (
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.render.guarded_loads import converted_last, load_or_zero
 from compiler.render.literals import literal
+from compiler.render.masks import held_type, mask_bits
 from compiler.render.scopes import Writer
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type, narrowed
 
@@ -216,36 +217,34 @@ class Expressions:
             cond = self.condition(expr.cond)
             if isinstance(cond, Const):
                 return self(expr.a if cond.value else expr.b)
-            whole = self.guarded(expr)
-            if whole != expr:
+            if (whole := self.guarded(expr)) != expr:
                 return self(whole)
             if (text := self.load_or_zero(expr)) is not None:
                 return self.words.widen(expr.dtype, text)
             return f"({self(cond)} ? {self.lazily(expr.a)} : {self.lazily(expr.b)})"
         mask = self.mask(expr.cond, computed(expr.dtype).bits)
         if expr.dtype.is_bool:
-            bits = _mask_bits(expr)
+            bits = mask_bits(expr)
             mask = self.mask(expr.cond, bits)
             return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
         return self.words.select(mask, self(expr.a), self(expr.b))
 
     def guarded(self, expr: Expr) -> Expr:
-        """What is loaded under a condition, converted behind that, where the language has a word for it."""
+        """The value, converted behind a load or zero where the language has a word for that."""
         return expr if self.words.load_or_zero is None else converted_last(expr)
 
     def load_or_zero(self, expr: Expr) -> str | None:
         """A load or zero, as it lies in memory; None for others, and where a language has no word for it."""
-        load = load_or_zero(expr)
-        if self.words.load_or_zero is None or load is None or not isinstance(expr, Select):
+        found, word = load_or_zero(expr), self.words.load_or_zero
+        if word is None or found is None:
             return None
+        cond, load = found
         index = load.indices[0]
         if isinstance(index, Ramp) and not self.whole_vectors(index):
             return None
         address = self.address(load.buffer, index.base if isinstance(index, Ramp) else index)
         kind = self.words.type_of(memory_type(load.dtype))
-        return self.words.load_or_zero(
-            kind, self.pointers[load.buffer], address, self(self.condition(expr.cond))
-        )
+        return word(kind, self.pointers[load.buffer], address, self(self.condition(cond)))
 
     def decided(self, expr: Expr) -> Expr:
         """The branch of a selection whose condition is known here; anything else as it is."""
@@ -279,7 +278,7 @@ class Expressions:
             zero = self.words.splat(source, self.literal(0, source.scalar))
             return f"({self(expr.value)} != {zero})"
         if source.is_bool:
-            bits = _mask_bits(expr.value)
+            bits = mask_bits(expr.value)
             ones = f"(-{self(expr.value)})"
             signed = dtype(f"i{bits}", target.lanes)
             return ones if signed == target else self.words.convert(target, ones)
@@ -332,12 +331,12 @@ class Expressions:
     def _shuffle(self, expr: Shuffle) -> str:
         if all(item.dtype.lanes == 1 for item in expr.vectors):
             parts = [self(expr.vectors[lane]) for lane in expr.lanes]
-            kind = _held(expr)
+            kind = held_type(expr)
             if expr.dtype.is_bool:
                 parts = [f"({self.words.types[kind.scalar.name]})-{part}" for part in parts]
             return self.words.build(computed(kind), parts)
         held = [
-            self.mask(item, _mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors
+            self.mask(item, mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors
         ]
         return self.words.shuffle(expr.lanes, held[0], held[-1])
 
@@ -353,7 +352,7 @@ class Expressions:
             return self._masked_load(expr)
         text = self.words.widen(expr.dtype, self._vector_load(expr))
         simple = isinstance(index, Ramp) or index.dtype.lanes == 1
-        return self.share(buffer, _held(expr), text) if simple and not self._lazy else text
+        return self.share(buffer, held_type(expr), text) if simple and not self._lazy else text
 
     def _vector_load(self, expr: Load) -> str:
         buffer, index = expr.buffer, expr.indices[0]
@@ -409,7 +408,7 @@ class Expressions:
     def named(self, expr: Expr) -> str:
         """A value that is written more than once: a variable in front of the statement."""
         name = self.writer.fresh("t")
-        self.writer.line(f"const {self.words.type_of(_held(expr))} {name} = {self(expr)};")
+        self.writer.line(f"const {self.words.type_of(held_type(expr))} {name} = {self(expr)};")
         return name
 
     def share(self, buffer: Buffer, kind: DType, text: str) -> str:
@@ -435,12 +434,12 @@ class Expressions:
             first = min(max(count, 0), lanes.lanes)
             return f"({self.words.ramp(lanes, '0', '1')} < {self.words.splat(lanes, str(first))})"
         text = self(expr)
-        if _mask_bits(expr) == bits:
+        if mask_bits(expr) == bits:
             return text
         return self.words.convert(dtype(f"i{bits}", expr.dtype.lanes), text)
 
     def _mask_binary(self, expr: Binary) -> str:
-        bits = max(_mask_bits(expr.a), _mask_bits(expr.b))
+        bits = max(mask_bits(expr.a), mask_bits(expr.b))
         operator = {"and": "&", "or": "|", "eq": "==", "ne": "!="}[expr.op]
         return f"({self.mask(expr.a, bits)} {operator} {self.mask(expr.b, bits)})"
 
@@ -459,28 +458,6 @@ class Expressions:
         Shuffle: _shuffle,
         Load: _load,
     }
-
-
-def _held(expr: Expr) -> DType:
-    """The type of a variable that holds a value: a vector of bool consists of integers."""
-    return dtype(f"i{_mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
-
-
-def _mask_bits(expr: Expr) -> int:
-    """Width of the integers that a vector of bool consists of: that of what was compared."""
-    if isinstance(expr, Binary) and not expr.a.dtype.is_bool:
-        return computed(expr.a.dtype).bits
-    if isinstance(expr, Binary | Select):
-        return max(_mask_bits(expr.a), _mask_bits(expr.b))
-    if isinstance(expr, Unary):
-        return _mask_bits(expr.a)
-    if isinstance(expr, Shuffle):
-        return max(map(_mask_bits, expr.vectors))
-    if isinstance(expr, Call):
-        return computed(expr.args[0].dtype).bits
-    if isinstance(expr, Cast):
-        return _mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
-    return memory_type(expr.dtype).bits if isinstance(expr, Load) else 32
 
 
 def _divides_safely(divisor: Expr) -> bool:

@@ -12,8 +12,8 @@ _SIZES = (2, 4, 8, 16)
 """Bytes of one access."""
 
 
-def load_or_zero(expr: Expr) -> Load | None:
-    """The load of a selection that is an element, or neighbours, of floats or zero; None for others.
+def load_or_zero(expr: Expr) -> tuple[Expr, Load] | None:
+    """Condition and load of a selection that is an element or neighbours of floats, or zero; else None.
 
     Also for those whose index is read from memory: that may be allowed under the condition only.
     """
@@ -29,7 +29,7 @@ def load_or_zero(expr: Expr) -> Load | None:
         return None
     if size is None or size * kind.scalar.bytes >= _MOST_BYTES:
         return None
-    return None if any(isinstance(part, Load) for part in index.walk()) else load
+    return None if any(isinstance(part, Load) for part in index.walk()) else (expr.cond, load)
 
 
 def converted_last(expr: Expr) -> Expr:
