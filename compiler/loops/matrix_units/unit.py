@@ -74,6 +74,10 @@ class Text:
     where: str = ""
 
 
+_LDMATRIX = 750
+"""The first `__CUDA_ARCH__` that has it."""
+
+
 @dataclass(frozen=True)
 class MatrixUnit:
     """One instruction: c += a @ b, by all lanes of a sub-group together.
@@ -132,7 +136,7 @@ class MatrixUnit:
         PTX ISA: ldmatrix with .trans, from sm_75 on.
         """
         text = self.text("cuda")
-        since = text is not None and text.where >= "__CUDA_ARCH__ >= 750"
+        since = text is not None and int(text.where.rpartition(" ")[2]) >= _LDMATRIX
         eight = (Mode(8, lane=4), Mode(4, lane=1), Mode(2, register=1))
         ends = (((*item.rows[-1:], *item.columns[-2:]) == eight) for item in (self.a, self.b))
         return since and self.made_of is None and self.staged.bits == 16 and all(ends)

@@ -149,14 +149,16 @@ def _softmax(step: OnlineSoftmax, program: Program) -> _Softmax:
         found = {reader.name for reader in program.readers(site.target)} - {site.name}
         if site.target in program.outputs or found != readers:
             raise _refusal(step, site, f"others than {' and '.join(sorted(readers))} see its result")
-    weighed = _undivided(value, total.target)
     if _power(step, total, largest, element) != power:
         raise _refusal(step, total, "it does not add up exp(element - largest)")
-    if weighed is None:
-        raise _refusal(step, product, "it does not divide by the total")
+    if _row_of(step, total, largest.target) != tuple(_tidy(total, item.var) for item in total.spatial):
+        raise _refusal(step, total, f"it does not read {largest.target} of its own row")
+    weighed, at = _undivided(value, total.target), _row_of(step, product, largest.target)
+    if weighed is None or _row_of(step, product, total.target) != at:
+        raise _refusal(step, product, "it does not divide by the total of the same row")
     if not _multiplies(weighed, _power(step, product, largest, element)):
         raise _refusal(step, product, "it does not multiply exp(element - largest)")
-    return _Softmax(largest, total, product, element, power, weighed, _row_of(step, product, largest.target))
+    return _Softmax(largest, total, product, element, power, weighed, at)
 
 
 def _update(step: OnlineSoftmax, site: Site, op: str) -> Expr:
@@ -299,7 +301,7 @@ class _Made:
         (step,) = site.reduce
         loop = Var(self.fresh(f"{site.name}_part"))
         number, inner = Var(self.fresh(f"v{loop.name}")), Var(self.fresh(step.var.name))
-        new = self._by_part(self._inside(value, step.var, number * self.part + inner), number)
+        new = self._by_part(self._inside(site, value, step.var, number * self.part + inner), number)
         at = (number, *(item.var for item in site.spatial))
         op = "max" if site is self.softmax.largest else "add"
         body = Store(buffer, at, binary(op, Load(buffer, at), new))
@@ -307,10 +309,11 @@ class _Made:
         iters = (first, *site.spatial, step.replace(var=inner, extent=const(self.part)))
         return declared(Block(site.name, iters, (), (), body, Store(buffer, at, start)))
 
-    def _inside(self, value: Expr, step: Var, place: Expr) -> Expr:
-        """A value at a place that may be behind the end of its row, which has a weight of 0.
+    def _inside(self, site: Site, value: Expr, step: Var, place: Expr) -> Expr:
+        """A value at a place that may be behind the end of its row, where elements are -inf.
 
-        What is multiplied by it is the last one of the row again: it needs no condition to be read.
+        They weigh nothing. What is multiplied by that is the last one of the row again: it needs no condition
+        to be read.
         """
         last = self.softmax.length - 1
         if self.softmax.length % self.part == 0:
@@ -324,10 +327,11 @@ class _Made:
             if not isinstance(item, Call) or item.name not in _EXP:
                 return None
             (shifted,) = item.args
-            assert isinstance(shifted, Binary)
+            if not isinstance(shifted, Binary) or not _reads(shifted.b, self.softmax.largest.target):
+                return None
             return item.replace(args=(shifted.replace(a=element(shifted.a)),))
 
-        if value == self.softmax.element:
+        if site is self.softmax.largest:
             return element(value)
         again = {step.name: binary("min", place, const(last))}
         return substitute(rewrite_nodes(value, power), again)

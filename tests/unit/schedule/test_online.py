@@ -75,6 +75,65 @@ def softmax(
     return b.finish([y, z] if z is not None else [y])
 
 
+def square(total: str = "ik", divisor: str = "i") -> Func:
+    """Rows of a batch of as many: `total` and `divisor` say which ones are taken."""
+    b = Builder("square")
+    x, v = b.input("x", (4, 4, 6)), b.input("v", (6, 2))
+    m = b.reduce("m", (4, 4), (6,), lambda h, i, k: x[h, i, k], combiner="max", dtype=F32)
+
+    def power(h: Expr, i: Expr, k: Expr) -> Expr:
+        return Call("exp", (x[h, i, k] - m[h, i],), F32)
+
+    def summed(h: Expr, i: Expr, k: Expr) -> Expr:
+        return power(i, h, k) if total == "ki" else power(h, i, k)
+
+    t = b.reduce("t", (4, 4), (6,), summed, dtype=F32)
+
+    def weighed(h: Expr, i: Expr, j: Expr, k: Expr) -> Expr:
+        return power(h, i, k) / (t[h, i] if divisor == "i" else t[i, h]) * v[k, j]
+
+    return b.finish([b.reduce("y", (4, 4, 2), (6,), weighed, dtype=F32)])
+
+
+@pytest.mark.parametrize(
+    ("func", "what"),
+    [
+        (square(total="ki"), "does not read m of its own row"),
+        (square(divisor="h"), "the total of the same row"),
+    ],
+)
+def test_rows_are_the_same_everywhere(func: Func, what: str) -> None:
+    Schedule(square()).online_softmax("y", "m", "t", 4, 3)
+    with pytest.raises(ScheduleError) as caught:
+        Schedule(func).online_softmax("y", "m", "t", 4, 3)
+    assert what in caught.value.why
+
+
+def test_elements_may_be_powers_themselves() -> None:
+    b = Builder("powers")
+    x, v = b.input("x", (4, 6)), b.input("v", (6, 2))
+
+    def element(i: Expr, k: Expr) -> Expr:
+        return Call("exp", (x[i, k] - Const(1.0, F32),), F32)
+
+    m = b.reduce("m", (4,), (6,), element, combiner="max", dtype=F32)
+
+    def power(i: Expr, k: Expr) -> Expr:
+        return Call("exp", (element(i, k) - m[i],), F32)
+
+    t = b.reduce("t", (4,), (6,), power, dtype=F32)
+    y = b.reduce("y", (4, 2), (6,), lambda i, j, k: power(i, k) / t[i] * v[k, j], dtype=F32)
+    func = b.finish([y])
+    s = Schedule(func)
+    s.online_softmax("y", "m", "t", 4, 3)
+    source = np.random.default_rng(0)
+    inputs = {
+        "x": source.standard_normal((4, 6), np.float32),
+        "v": source.standard_normal((6, 2), np.float32),
+    }
+    np.testing.assert_allclose(interpret(s.func, inputs)["y"], interpret(func, inputs)["y"], atol=1e-6)
+
+
 def test_the_softmax_of_the_refusals_is_one() -> None:
     Schedule(softmax()).online_softmax("y", "m", "t", 4, 3)
 
@@ -84,7 +143,7 @@ def test_the_softmax_of_the_refusals_is_one() -> None:
     [
         (softmax(shifted=lambda x, top: x - top * Const(2.0, F32)), "it has no exp"),
         (softmax(shifted=lambda x, top: x + top), "it has no exp"),
-        (softmax(divided=lambda power, total: power - total), "does not divide by the total"),
+        (softmax(divided=lambda power, total: power - total), "does not divide by the total of the same row"),
         (softmax(divided=lambda power, total: (power + power) / total), "does not multiply exp"),
         (softmax(divided=lambda power, total: power * power / total), "does not multiply exp"),
         (softmax(divided=lambda power, total: Binary("max", power, total) / total), "does not multiply exp"),

@@ -50,7 +50,9 @@ def kernels(graph: Graph, path: Path, target: str, decision: int = 1, without: t
         ("cpu:x86-64-v3", 2),
     ],
 )
-def test_where_copies_bring_the_weights_or_zeros_need_no_branch(target: str, count: int, tmp_path: Path) -> None:
+def test_where_copies_bring_the_weights_or_zeros_need_no_branch(
+    target: str, count: int, tmp_path: Path
+) -> None:
     assert kernels(separable(), tmp_path, target) == count
 
 

@@ -100,6 +100,7 @@ class OnlineAttention:
     def arrange(
         self, s: Schedule, part: int, made: MatrixTile | ThreadTile, used: MatrixTile | ThreadTile
     ) -> None:
+        """Put everything into the loop over parts, by tiles of both products."""
         self.s, self.tile = s, used
         largest, total = self.sums
         rounds = Rounds(*s.online_softmax(self.product, largest, total, part, used.rows))
@@ -129,11 +130,9 @@ class OnlineAttention:
 
     def keep(self, rounds: Rounds) -> None:
         """What there is so far lies in the registers of who adds to it, or where all see it."""
-        sites = self.s.program.sites.values()
-        for row, scopes in ((rounds.row, (REGISTER, SHARED, SHARED, SHARED, REGISTER)),):
-            targets = [site.target for site in sites if site.under(row)]
-            for target, scope in zip(targets, scopes, strict=True):
-                self.s.set_scope(target, scope)
+        targets = [site.target for site in self.s.program.sites.values() if site.under(rounds.row)]
+        for target, scope in zip(targets, (REGISTER, SHARED, SHARED, SHARED, REGISTER), strict=True):
+            self.s.set_scope(target, scope)
         self.s.set_scope(self.s.site(rounds.add).target, REGISTER)
 
     def end_at(self, rounds: Rounds) -> str:
@@ -165,6 +164,7 @@ class OnlineAttention:
             self.s.unroll(loop)
 
     def bind_grid(self, rounds: Rounds) -> None:
+        """Give tiles of rows, and what is outside of them, to blocks."""
         loops = self.s.loops(rounds.begin)
         outer = loops[: loops.index(rounds.tile)]
         self.s.bind(rounds.tile, "blockIdx.x")
