@@ -18,6 +18,9 @@ from compiler.loops.simplify import Simplifier, substitute
 
 LANES = 32
 _ROWS, _ROW_BYTES, _LANE_BYTES = 8, 16, 4
+_TURNED_BYTES = 2
+"""Of an element that is read by columns."""
+
 _SHARE = _ROW_BYTES // _LANE_BYTES
 """Lanes that share a row."""
 
@@ -105,7 +108,7 @@ def _rows(
     if between == 1 and _along_rows(values, _LANE_BYTES // size):
         for atom, factor in parts.items():
             made = made.plus(known.linear(substitute(atom, {lane.name: row * _SHARE})), factor)
-    elif between > 1 and values == _along_columns(values[0], between):
+    elif between > 1 and size == _TURNED_BYTES and values == _along_columns(values[0], between):
         made = made.plus(known.linear(row), between).plus(Linear({}, values[0]))
     else:
         return None
