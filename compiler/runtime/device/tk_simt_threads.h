@@ -312,15 +312,16 @@ TK_LDMATRIX(tk_load_matrices, "")
 TK_LDMATRIX(tk_load_columns, ".trans")
 #undef TK_LDMATRIX
 #elif defined(TK_EMULATOR) || !defined(TK_IS_HIP)
+/* What some lanes have as `row`, in order. */
+template <int count>
+TK_INLINE void tk_rows_of_lanes(const void *row, const int (&lanes)[count], uint64_t (&rows)[count], int line) {
 #ifdef TK_EMULATOR
-template <int count> TK_INLINE void tk_rows_of_lanes(const void *row, const int *lanes, uint64_t *rows, int line) {
     tk_emu_gather((uint64_t)row, lanes, rows, count, line);
-}
 #else
-template <int count> TK_INLINE void tk_rows_of_lanes(const void *row, const int *lanes, uint64_t *rows, int) {
+    (void)line;
     for (int i = 0; i < count; i++) rows[i] = __shfl_sync(0xffffffffu, (unsigned long long)row, lanes[i]);
-}
 #endif
+}
 template <int count> TK_INLINE void tk_put_word(tk_vec<uint32_t, count> &r, int i, uint32_t word) {
     if constexpr (count == 1) r = word;
     else r.at[i] = word;
@@ -331,7 +332,7 @@ TK_INLINE tk_vec<uint32_t, count> tk_load_matrices(const void *row, int line = _
     int lanes[count];
     uint64_t rows[count];
     for (int i = 0; i < count; i++) lanes[i] = 8 * i + lane / 4;
-    tk_rows_of_lanes<count>(row, lanes, rows, line);
+    tk_rows_of_lanes(row, lanes, rows, line);
     tk_vec<uint32_t, count> r;
     for (int i = 0; i < count; i++) tk_put_word<count>(r, i, ((const uint32_t *)rows[i])[lane % 4]);
     return r;
@@ -342,7 +343,7 @@ TK_INLINE tk_vec<uint32_t, count> tk_load_columns(const void *row, int line = __
     int lanes[2 * count];
     uint64_t rows[2 * count];
     for (int i = 0; i < 2 * count; i++) lanes[i] = 8 * (i / 2) + 2 * (lane % 4) + i % 2;
-    tk_rows_of_lanes<2 * count>(row, lanes, rows, line);
+    tk_rows_of_lanes(row, lanes, rows, line);
     tk_vec<uint32_t, count> r;
     for (int i = 0; i < count; i++) {
         const uint32_t first = ((const uint16_t *)rows[2 * i])[lane / 4];
