@@ -56,7 +56,7 @@ def _cuda_kernel(name: str, params: Sequence[str], bounds: Bounds) -> str:
     return _head(name, params, f"{cluster}__launch_bounds__({prod(bounds.block)}{resident})")
 
 
-def _load_matrices(count: int, row: str, turned: bool) -> str:  # noqa: FBT001
+def _load_matrices(count: int, row: str, turned: bool) -> str:  # noqa: FBT001 (words are called by position)
     return f"tk_load_{'columns' if turned else 'matrices'}<{count}>({row})"
 
 

@@ -202,9 +202,9 @@ def _row_of(step: OnlineSoftmax, site: Site, name: str) -> tuple[Expr, ...]:
         raise _refusal(step, site, f"it does not read one element of {name}")
     at = tuple(_tidy(site, index) for index in found.pop())
     shape = next(load.buffer.shape for load in site.loads if load.buffer.name == name)
-    extents = {item.var: item.extent for item in site.spatial}
+    extents: dict[Expr, Expr] = {item.var: item.extent for item in site.spatial}
     used = [index for index in at if index != const(0)]
-    whole = all(index == const(0) or extents.get(index) == n for index, n in zip(at, shape, strict=True))  # type: ignore[call-overload]
+    whole = all(index == const(0) or extents.get(index) == n for index, n in zip(at, shape, strict=True))
     if not whole or len(set(used)) != len(used):
         raise _refusal(step, site, f"it does not run over the rows of {name}")
     return at

@@ -172,7 +172,9 @@ def test_what_is_no_softmax(func: Func, what: str) -> None:
         ),
     ],
 )
-def test_what_is_refused(prepare: Callable[[Schedule], object], arguments: tuple, what: str) -> None:  # type: ignore[type-arg]
+def test_what_is_refused(
+    prepare: Callable[[Schedule], object], arguments: tuple[str, str, str, int, int], what: str
+) -> None:
     s = Schedule(softmax())
     prepare(s)
     with pytest.raises(ScheduleError) as caught:

@@ -134,13 +134,14 @@ def _ways(
 ) -> list[Option]:
     """Whether scores may have a launch of their own, with the cycles until all is done."""
     plain = OnThreads(facts)
-    apart = _whole(thread_tiles(second, facts), plain.tile_of, second, facts)
-    together = Pairs(plain, first, second, facts).options(apart)
+    tiles = thread_tiles(second, facts)
+    apart = _whole(tiles, plain.tile_of, second, facts)
+    together = Pairs(plain, first, second, facts).options(tiles)
     for unit in units:
         on_unit = OnUnits(unit, facts)
-        found = _whole(matrix_options(unit, second, facts), on_unit.tile_of, second, facts)
-        apart += found
-        together += Pairs(on_unit, first, second, facts).options(found)
+        tiles = matrix_options(unit, second, facts)
+        apart += _whole(tiles, on_unit.tile_of, second, facts)
+        together += Pairs(on_unit, first, second, facts).options(tiles)
     online = [
         Option((n,), min(min(o.cost for o in options) for _, options in found.values()))
         for n, found in parts.items()
@@ -200,8 +201,10 @@ class _Weighted(RowSums):
 
     def thread_tiles(self, problem: GemmProblem) -> list[Option]:
         way = OnThreads(self.facts)
-        found = _whole(super().thread_tiles(problem), way.tile_of, problem, self.facts)
-        return found if self.scores is None else self.pairs(way, problem).options(found)
+        found = super().thread_tiles(problem)
+        if self.scores is not None:
+            return self.pairs(way, problem).options(found)
+        return _whole(found, way.tile_of, problem, self.facts)
 
     def pairs(self, way: Tiling[AnyTile], problem: GemmProblem) -> Pairs[AnyTile]:
         """Tiles of both products."""
@@ -249,8 +252,10 @@ class _OnUnits(MatrixGemm, _Weighted):
 
     def unit_tiles(self, unit: MatrixUnit, problem: GemmProblem) -> list[Option]:
         way = OnUnits(unit, self.facts)
-        found = _whole(super().unit_tiles(unit, problem), way.tile_of, problem, self.facts)
-        return found if self.scores is None else self.pairs(way, problem).options(found)
+        found = super().unit_tiles(unit, problem)
+        if self.scores is not None:
+            return self.pairs(way, problem).options(found)
+        return _whole(found, way.tile_of, problem, self.facts)
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         self.tile = tile
