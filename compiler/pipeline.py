@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -57,7 +57,8 @@ from compiler.stages.free_sizes import import_for_job
 from compiler.stages.graph_decisions import choose_graph
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
-from compiler.stages.kernels import Kernel, KernelTask, Step, library_steps, make_kernels
+from compiler.stages.kernels import Kernel, KernelTask, Step, library_steps
+from compiler.stages.library_kernels import build_kernels, made_kernels
 from compiler.stages.manifest import model_manifest
 from compiler.stages.plan_tensors import input_names, plan_names, symbol_names
 from compiler.stages.specialised import Imported, check_states
@@ -94,12 +95,14 @@ def _run_stages(
     job: CompileJob, clock: _Clock, observe: Callable[[Compilation], None] | None
 ) -> CompileReport:
     imported, jobs, graphs, laid_out = _laid_out_graphs(job, clock)
-    with _build(job) as build:
-        if build is not None and job.options.emit == "library":
-            build.start_runtime()
+    with ExitStack() as stack:
         with clock.stage(*KERNEL_STAGES):
             tasks, steps = library_steps(laid_out, job)
-            kernels, objects = make_kernels(tasks, job, build, list(chain.from_iterable(steps)))
+            with made_kernels(tasks, job, list(chain.from_iterable(steps))) as making:
+                build = stack.enter_context(_build(job))  # has threads that start programs
+                if build is not None and job.options.emit == "library":
+                    build.start_runtime()
+                kernels, objects = build_kernels(making, len(tasks), job, build)
             _each(_tell_steps, steps, jobs)
         with clock.stage("plan"):
             plan, constants, storage = plan_library(laid_out, kernels, steps, imported, jobs)

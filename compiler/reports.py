@@ -47,6 +47,8 @@ class CompileOptions:
     `trust` takes records that were made under other circumstances. `plugins` are files with the user's own
     rules, operators and passes, `installed_plugins` takes those of installed packages, too. `environment`
     says where the compile ran (an image's digest and the like); it goes into the library's manifest.
+    `processes` make kernels at the same time, copies of the calling process, which should have no other
+    thread that starts programs or holds locks then; None for as many as compilations may run (TK_JOBS).
     """
 
     output: Path
@@ -72,6 +74,7 @@ class CompileOptions:
     plugins: tuple[Path, ...] = ()
     installed_plugins: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
+    processes: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)

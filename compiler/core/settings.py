@@ -62,7 +62,11 @@ KNOBS: tuple[Knob, ...] = (
         "device of libraries for one, as `--device` names it; read by the libraries themselves",
         "the first that fits",
     ),
-    Knob("TK_JOBS", "compilations that run at the same time", "the processors this process may use"),
+    Knob(
+        "TK_JOBS",
+        "compilations, and processes that make kernels, at the same time",
+        "the processors this process may use",
+    ),
     Knob(
         "TK_THREADS",
         "threads a loaded model uses when none are asked for",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from math import prod
-from pathlib import Path
 from typing import Self
 
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
-from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
@@ -41,7 +38,6 @@ from compiler.stages.parts import Parts
 from compiler.stages.states import states_of
 from compiler.stages.tuned import Decisions, Tuned, no_records
 from compiler.stages.workload import Work, Workload
-from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
 
@@ -229,68 +225,6 @@ def _of_samples(made: GroupFunc, laid_out: LaidOut, *, on_device: bool) -> Group
     steps = tuple(0 if root in shared else laid_out.elements_apart(root, alignment) for root in memory)
     attrs = (*made.func.attrs, (SAMPLES, (graph.batch.largest, *steps)))
     return replace(made, func=made.func.replace(attrs=attrs))
-
-
-def make_kernels(
-    tasks: Sequence[KernelTask], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
-) -> tuple[list[Kernel], list[Future[Path]]]:
-    """The kernels, and their objects to come where the host runs them: `build` starts when a text is there.
-
-    `steps` say what they compute, for whoever asks what a pass was applied to. Making a kernel's text and
-    compiling it are told as a half each.
-    """
-    kernels: list[Kernel] = []
-    names = {step.kernel: kernel_name(step.group) for step in reversed(steps)}
-    done = Steps(job.progress, "kernels", len(tasks))
-    compiles = build is not None and job.target.device is None
-    sources = _Sources(build, done, _SHORTEST if len(tasks) > _FEW else 1) if build and compiles else None
-    for number, task in enumerate(tasks):
-        kernel = make_kernel(number, task, job, names.get(number, ""))
-        if kernel is not None:
-            kernels.append(kernel)
-        if kernel is not None and sources is not None:
-            done.advance(0.5)
-            sources.add(kernel)
-        else:
-            done.advance()
-    if job.edit is not None:
-        job.edit.check_applied(len(tasks))
-    return kernels, sources.finish() if sources is not None else []
-
-
-_FEW = 256
-"""Kernels that are a source each, so that a model's next version finds most of them compiled."""
-_SHORTEST = 500
-"""Lines of a source where there are more: to start the compiler takes as long as many a small kernel."""
-
-
-@dataclass(slots=True)
-class _Sources:
-    """Kernels on their way to the compiler, several to a source of at least `shortest` lines."""
-
-    build: KernelBuild
-    done: Steps
-    shortest: int
-    waiting: list[Kernel] = field(default_factory=list)
-    objects: list[Future[Path]] = field(default_factory=list)
-
-    def add(self, kernel: Kernel) -> None:
-        self.waiting.append(kernel)
-        if sum(item.text.count("\n") for item in self.waiting) >= self.shortest:
-            self._submit()
-
-    def finish(self) -> list[Future[Path]]:
-        """The objects of all kernels, in order."""
-        if self.waiting:
-            self._submit()
-        return self.objects
-
-    def _submit(self) -> None:
-        kernels, self.waiting = self.waiting, []
-        first, last, count = kernels[0].number, kernels[-1].number, len(kernels)
-        name = f"kernel {first}" if count == 1 else f"kernels {first} to {last}"
-        self.objects.append(self.build.submit(name, "\n".join(item.text for item in kernels), count))
-        self.objects[-1].add_done_callback(lambda _: self.done.advance(0.5 * count))
 
 
 _SHOWN = 4

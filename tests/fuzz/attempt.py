@@ -17,7 +17,7 @@ from compiler.core.diagnostics import InternalError, TkError
 from compiler.core.files import private_directory
 from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.frontend.refusals import UnsupportedModelError
-from compiler.stages import kernels
+from compiler.stages import library_kernels
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.job import CompileJob
 from compiler.targets.build import KernelBuild
@@ -57,8 +57,8 @@ def attempt(graphs: Sequence[FuzzGraph], how: How) -> list[Outcome]:
     ready: list[_Ready] = []
     with pytest.MonkeyPatch.context() as patch, private_directory("tk-fuzz") as directory:
         patch.setattr(pipeline, "KernelBuild", partial(KernelBuild, extra_flags=how.flags))
-        patch.setattr(kernels, "_FEW", 0)
-        patch.setattr(kernels, "_SHORTEST", _LINES)
+        patch.setattr(library_kernels, "_FEW", 0)
+        patch.setattr(library_kernels, "_SHORTEST", _LINES)
         for graph in graphs:
             if (refused := _refusal(graph, directory)) is not None:
                 found.append(refused)

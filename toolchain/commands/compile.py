@@ -134,6 +134,7 @@ def compile_options(
         plugins=tuple(plugin or ()),
         installed_plugins=not no_plugins,
         environment=options.pairs("--record", record, str),
+        processes=None,
     )
 
 

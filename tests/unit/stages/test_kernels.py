@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -23,8 +21,7 @@ from compiler.schedule.trace import TRACE_VERSION
 from compiler.stages import kernels
 from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Edit
 from compiler.stages.job import CompileJob
-from compiler.stages.kernels import Kernel, KernelTask, make_kernel, make_kernels, replay_kernel
-from compiler.targets.build import KernelBuild
+from compiler.stages.kernels import Kernel, KernelTask, make_kernel, replay_kernel
 from tests.support.sketch import Work
 from tests.support.works import works_of
 
@@ -52,32 +49,6 @@ def edited(stage: str, text: str) -> Edit:
 def test_a_kernel_replays_from_its_record(work: Work) -> None:
     kernel = made(work)
     assert replay_kernel(0, kernel.func, kernel.trace, JOB.target).text == kernel.text
-
-
-class Compiler:
-    """Stands in for the build: keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.sources: list[tuple[str, str, int]] = []
-
-    def submit(self, name: str, text: str, kernels: int) -> Future[Path]:
-        self.sources.append((name, text, kernels))
-        done: Future[Path] = Future()
-        done.set_result(Path(f"{len(self.sources)}.o"))
-        return done
-
-
-@pytest.mark.parametrize(("count", "sources"), [(3, 3), (256, 256), (257, 6)])
-def test_very_many_kernels_are_few_sources(count: int, sources: int) -> None:
-    (func, layouts), build = works_of("scalar", 8)[0], Compiler()
-    same = [KernelTask.of(func, layouts)] * count
-    made, objects = make_kernels(same, JOB, cast(KernelBuild, build))
-    assert len(made) == count
-    assert len(objects) == len(build.sources) == sources
-    assert sum(kernels for _, _, kernels in build.sources) == count
-    text = "".join(text for _, text, _ in build.sources)
-    assert re.findall(r"void tk_k(\d+)\(", text) == [str(number) for number in range(count)]
-    assert build.sources[0][0] == ("kernel 0" if count == sources else "kernels 0 to 49")
 
 
 def test_maps_of_a_parameter_are_those_of_the_schedule(work: Work) -> None:

@@ -1,0 +1,125 @@
+"""Calls in copies of this process: results in order, errors as they were raised, no copy that outlives us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler.core.copies import in_copies
+from compiler.core.diagnostics import BadInputError, HostError
+
+LIMIT_SECONDS = 20.0
+
+
+def test_results_in_order() -> None:
+    def call(number: int) -> tuple[int, int]:
+        time.sleep(0.05 if number == 0 else 0)
+        return number, os.getpid()
+
+    with in_copies(call, 6, 2) as results:
+        numbers, processes = zip(*results, strict=True)
+    assert numbers == (0, 1, 2, 3, 4, 5)
+    assert os.getpid() not in processes
+    assert len(set(processes)) == 2
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_too_few_to_copy(copies: int) -> None:
+    called = list[int]()
+    with in_copies(called.append, 3, copies) as results:
+        next(results)
+        assert called == [0]  # when it is asked for
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_error(copies: int) -> None:
+    def call(number: int) -> int:
+        if number == 1:
+            raise BadInputError("refused", where="there", why="because", hint="do")
+        return number
+
+    with pytest.raises(BadInputError) as caught, in_copies(call, 3, copies) as results:
+        list(results)
+    assert caught.value.fields() == (
+        ("what", "refused"),
+        ("where", "there"),
+        ("why", "because"),
+        ("hint", "do"),
+    )
+
+
+def test_a_copy_that_somebody_ends() -> None:
+    with pytest.raises(HostError, match="was ended"), in_copies(_end_own, 3, 2) as results:
+        list(results)
+
+
+def _end_own(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Numbers:
+    """Process ids that copies have written down: they are busy from then on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def busy(self, number: int) -> None:
+        (self.folder / str(os.getpid())).touch()
+        if number < 2:
+            time.sleep(10 * LIMIT_SECONDS)
+
+    def begun(self) -> list[int]:
+        end = time.monotonic() + LIMIT_SECONDS
+        while len(found := list(self.folder.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        return [int(one.name) for one in found]
+
+    @staticmethod
+    def are_gone(processes: list[int]) -> bool:
+        end = time.monotonic() + LIMIT_SECONDS
+        while any(Path(f"/proc/{one}/exe").exists() for one in processes) and time.monotonic() < end:
+            time.sleep(0.01)
+        return not any(Path(f"/proc/{one}/exe").exists() for one in processes)
+
+
+def test_copies_end_with_the_context(tmp_path: Path) -> None:
+    numbers, begun = Numbers(tmp_path), list[int]()
+    started = time.monotonic()
+    with contextlib.suppress(KeyboardInterrupt), in_copies(numbers.busy, 4, 2):
+        begun += numbers.begun()
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < LIMIT_SECONDS
+    assert len(begun) == 2
+    assert numbers.are_gone(begun)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_copies_end_with_their_original(tmp_path: Path, number: int) -> None:
+    numbers = Numbers(tmp_path)
+    original = os.fork()
+    if original == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            with in_copies(numbers.busy, 4, 2) as results:
+                list(results)
+        finally:
+            os._exit(1)
+    begun = numbers.begun()
+    os.kill(original, number)
+    os.waitpid(original, 0)
+    assert len(begun) == 2
+    assert numbers.are_gone(begun)
+
+
+def test_an_interrupt_is_not_for_copies(tmp_path: Path) -> None:
+    def call(_: int) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "went on"
+
+    with in_copies(call, 2, 2) as results:
+        assert list(results) == ["went on"] * 2
