@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -11,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from compiler.core.companion import forget_companions
@@ -26,21 +26,26 @@ def in_copies(call: Callable[[int], T], count: int, copies: int) -> Iterator[Ite
     """Give the results of `call(0)`, `call(1)`, ... in order; with fewer than two copies, called here.
 
     Copies begin at once and end with the context, and with this process. No other thread of it should start
-    programs or hold a lock. The results can be pickled. What a call raises is raised by the iterator, and
-    HostError when a copy was ended by somebody else.
+    programs or hold a lock. The results can be pickled. Where the system gives no processes or semaphores,
+    all is called here, too. What a call raises is raised by the iterator, and HostError when a copy was ended
+    by somebody else.
     """
     if copies < 2:
         yield map(call, range(count))
         return
     reading, writing = os.pipe()  # nobody writes: the copies see when nobody can any more
-    _calls[reading] = call
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(copies, context, _begin, (reading, writing))
+    _calls[reading], pool = call, None
     try:
-        yield _told(pool.map(partial(_made, reading), range(count)))
+        try:
+            pool = ProcessPoolExecutor(copies, get_context("fork"), _begin, (reading, writing))
+            results = _told(pool.map(partial(_made, reading), range(count)))
+        except (OSError, NotImplementedError):
+            results = map(call, range(count))
+        yield results
     finally:
         os.close(writing)
-        pool.shutdown(cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
         del _calls[reading]
         os.close(reading)
 
@@ -50,8 +55,8 @@ def _told(results: Iterator[T]) -> Iterator[T]:
         yield from results
     except BrokenProcessPool as error:
         raise HostError(
-            "a process that made kernels was ended",
-            why="neither it nor this one did that; the system does, where memory is short",
+            "a copy of this process was ended",
+            why="not by us; the system does that where memory is short",
             hint="free some memory, or set TK_JOBS=1",
         ) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -51,6 +52,16 @@ def test_an_error(copies: int) -> None:
         ("why", "because"),
         ("hint", "do"),
     )
+
+
+@pytest.mark.parametrize("refuses", ["os.fork", "multiprocessing.synchronize.SemLock.__init__"])
+def test_a_system_that_gives_no_copies(monkeypatch: pytest.MonkeyPatch, refuses: str) -> None:
+    def refuse(*_args: object, **_more: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "not now")
+
+    monkeypatch.setattr(refuses, refuse)
+    with in_copies(lambda number: (number, os.getpid()), 3, 2) as results:
+        assert list(results) == [(number, os.getpid()) for number in range(3)]
 
 
 def test_a_copy_that_somebody_ends() -> None:
