@@ -117,7 +117,7 @@ def test_else_another_launch_does(facts: TargetFacts, chunks: int) -> None:
         ("cuda:sm_70", 8, 12, 384, 4),
         ("cuda:sm_80", 5, 49, 384, 3),
         ("cuda:sm_80", 33, 7, 512, 16),
-        ("cuda:sm_90", 40, 80, 512, 16),
+        ("cuda:sm_90", 20, 40, 256, 16),
         ("rocm:gfx906", 16, 64, 256, 2),
         ("rocm:gfx90a", 9, 20, 512, 8),
     ],
