@@ -112,9 +112,9 @@ ROWS = (
         32, _mib(1, 30), _mib(32, 27), 3.7, 28,
         (Cpuid(_AMD, 0x19, (*range(0x10, 0x20), *range(0x60, 0xB0))),),
     ),
-    Microarchitecture(  # rates A O, latency O, caches and memory E; of notebooks with half the width: none
+    Microarchitecture(  # all A O T, caches and memory T (an EPYC); of notebooks with half the width: none
         "zen5", X86, {256: Rates(2, 2, 2), 512: Rates(2, 2, 1)}, 4,
-        48, _mib(1, 60), _mib(32, 28), 3.9, 34,
+        48, _mib(1, 60), _mib(32, 30), 3.9, 47,
         (Cpuid(_AMD, 0x1A, (*range(0x20), *range(0x40, 0x50))),),
     ),
     Microarchitecture(  # rates F I, latency F, caches and memory K
