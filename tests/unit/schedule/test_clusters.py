@@ -136,6 +136,17 @@ def test_the_last_block_adds_all_chunks_up(
     assert_right(func, scheduled, lowered)
 
 
+@pytest.mark.parametrize("target", ["rocm:gfx1030", "cuda:sm_80"])
+def test_the_last_block_asks_for_what_registers_hold(target: str) -> None:
+    """LLVM keeps all that is asked for at a time: of a few columns in many chunks a thread spilled 2 KB."""
+    func, made = product(16, 25, 256), get_target(target)
+    tile = {"y_rf.unit": (0,), "y_rf.tile": (4, 8, 4, 4, 8, 1, 0)}
+    scheduled, lowered, _ = cut(func, 32, made.facts, AddsUp.LAST_BLOCK, **tile)
+    _, _, adds = render_launches(lowered, 0, made.vocabulary, made.facts).text.partition("tk_last_block")
+    assert 32 <= adds.count(" += ") <= 128
+    assert_right(func, scheduled, lowered)
+
+
 @pytest.mark.parametrize("chunks", [2, 8])
 def test_the_last_block_on_matrix_units(chunks: int) -> None:
     func, facts = product(32, 24, 256, narrow=True), get_target("cuda:sm_80").facts

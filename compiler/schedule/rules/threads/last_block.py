@@ -26,7 +26,7 @@ from compiler.schedule.rules.threads.common import divisors
 from compiler.schedule.schedule import Schedule
 
 _UNDER_WAY = 128
-"""Elements for which a thread asks before it adds them up."""
+"""Elements for which a thread asks before it adds them up: compilers keep them all in registers."""
 
 
 def has_last_block(facts: TargetFacts) -> bool:
@@ -52,7 +52,12 @@ def add_up_tile(
     def rounds(along: int) -> tuple[int, int]:
         return -(-columns // (along * lanes)), -(-rows // (count // along))
 
-    along = max(divisors(count), key=lambda n: (-prod(rounds(n)), -rounds(n)[0]))
+    def cost(along: int) -> tuple[int, int, int]:
+        """What goes beyond the registers that there are, then rounds; elements lie beside each other in one."""
+        beside, below = rounds(along)
+        return max(_UNDER_WAY, beside * lanes * chunks), beside * below, beside
+
+    along = min(divisors(count), key=cost)
     down = count // along
     beside, below = rounds(along)
     below = min(below, max(1, _UNDER_WAY // (chunks * beside * lanes)))
