@@ -53,7 +53,7 @@ def add_up_tile(
         return -(-columns // (along * lanes)), -(-rows // (count // along))
 
     def cost(along: int) -> tuple[int, int, int]:
-        """What goes beyond the registers that there are, then rounds; elements lie beside each other in one."""
+        """What goes beyond the registers that there are, then rounds, then those beside each other."""
         beside, below = rounds(along)
         return max(_UNDER_WAY, beside * lanes * chunks), beside * below, beside
 
