@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from compiler.core.plugins import LoadedPlugin, Plugins
 from compiler.reports import CompileOptions
 from compiler.stages.dump import LOOPS, Dump, Edit
 from compiler.stages.job import CompileJob
@@ -18,6 +19,7 @@ from compiler.stages.kernels import KernelTask
 from compiler.stages.library_kernels import build_kernels, made_kernels, processes_for
 from compiler.targets.build import KernelBuild
 from tests.support.works import works_of
+from toolchain.commands.compile import compile_options
 
 JOB = CompileJob.of(Path("m.onnx"), CompileOptions(Path("m.so"), "cuda", "sm_90"))
 HOST = CompileJob.of(Path("m.onnx"), CompileOptions(Path("m.so"), "cpu", "x86-64-v3"))
@@ -56,10 +58,16 @@ def test_how_many_processes(kernels: int, asked: int | None, processes: int) -> 
         lambda job, path: replace(job, edit=Edit(LOOPS, 0, "", path)),
         lambda job, _: replace(job, options=replace(job.options, limits={"unroll": 3})),
         lambda job, _: replace(job, options=replace(job.options, stop_after="schedule")),
+        lambda job, _: replace(job, target=replace(job.target, plugins=Plugins((cast(LoadedPlugin, None),)))),
     ],
 )
 def test_one_process_watches(watched: Callable[[CompileJob, Path], CompileJob], tmp_path: Path) -> None:
     assert processes_for(100, watched(by_processes(4), tmp_path / "x")) == 1
+
+
+def test_the_command_takes_as_many_as_it_may() -> None:
+    assert CompileOptions(Path("m.so")).processes == 1
+    assert compile_options().processes is None
 
 
 # ---------------------------------------------------------------- on to the compiler
