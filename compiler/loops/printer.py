@@ -127,8 +127,9 @@ def _unary(expr: ir.Unary) -> _Text:
     if expr.op not in syntax.PREFIX:
         raise InternalError(f"the unary operation {expr.op!r} has no text form")
     symbol, level = syntax.PREFIX[expr.op]
-    if expr.op == "neg" and isinstance(expr.a, Const):
-        return f"-({_literal_text(expr.a)[0]})", level
+    first = expr.a.a if isinstance(expr.a, ir.Binary) and expr.a.op == "pow" else expr.a
+    if expr.op == "neg" and isinstance(first, Const):  # else the sign would be the literal's
+        return f"-({_expr(expr.a)[0]})", level
     return f"{symbol}{_at(expr.a, level)}", level
 
 

@@ -70,6 +70,7 @@ def round_trip(expr: Expr) -> str:
         (Unary("neg", Binary("pow", I, J)), "-i ** j"),
         (Binary("pow", Unary("neg", I), J), "(-i) ** j"),
         (Unary("neg", const(1)), "-(1)"),
+        (Unary("neg", Binary("pow", const(2), I)), "-(2 ** i)"),
         (Unary("neg", const(-1)), "-(-1)"),
         (Unary("neg", Unary("neg", I)), "--i"),
         (Binary("sub", I, const(-1)), "i - -1"),
