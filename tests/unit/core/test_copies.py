@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -61,14 +63,27 @@ def test_an_error(copies: int) -> None:
     )
 
 
-@pytest.mark.parametrize("refuses", ["os.fork", "multiprocessing.synchronize.SemLock.__init__"])
-def test_a_system_that_gives_no_copies(monkeypatch: pytest.MonkeyPatch, refuses: str) -> None:
-    def refuse(*_args: object, **_more: object) -> None:
+def test_a_system_that_gives_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
         raise BlockingIOError(errno.EAGAIN, "not now")
 
-    monkeypatch.setattr(refuses, refuse)
+    monkeypatch.setattr(os, "fork", refuse)
     with in_copies(lambda number: (number, os.getpid()), 3, 2) as results:
         assert list(results) == [(number, os.getpid()) for number in range(3)]
+
+
+def test_what_cannot_be_sent_is_an_error() -> None:
+    with in_copies(lambda _: threading.Lock(), 2, 2) as results, pytest.raises(TypeError) as caught:
+        next(results)
+    assert "in _answer" in "".join(caught.value.__notes__), "where that was"
+
+
+@pytest.mark.parametrize("taken", [1, 20])
+def test_large_results_on_their_way_at_the_end(taken: int) -> None:
+    """A copy that ends in the middle of a result keeps nobody waiting."""
+    for _ in range(20):
+        with in_copies(lambda _: b"x" * 200_000, 20, 2) as results:
+            assert [len(one) for one in itertools.islice(results, taken)] == [200_000] * taken
 
 
 def test_a_copy_that_somebody_ends() -> None:
