@@ -35,7 +35,12 @@ def in_copies(call: Callable[[int], T], count: int, copies: int) -> Iterator[Ite
         return
     made = _Copies(call)
     try:
-        yield made.ask(count) if made.start(copies) else map(call, range(count))
+        refused = False
+        try:
+            made.start(copies)
+        except OSError:
+            refused = True
+        yield map(call, range(count)) if refused else made.ask(count)
     finally:
         made.end()
 
@@ -53,27 +58,22 @@ class _Copies:
         self._connections: list[Connection] = []
         self._threads: ThreadPoolExecutor | None = None
 
-    def start(self, copies: int) -> bool:
-        """Make copies; False where the system refuses one."""
+    def start(self, copies: int) -> None:
+        """Make copies; raises OSError where the system refuses one."""
         context = get_context("fork")
         for _ in range(copies):
             ours, theirs = context.Pipe()
             self._connections.append(ours)
-            process = context.Process(target=self._answer, args=(theirs,), daemon=True)
-            try:
+            with theirs:
+                process = context.Process(target=self._answer, args=(theirs,), daemon=True)
                 process.start()
-            except OSError:
-                return False
-            finally:
-                theirs.close()
             self._processes.append(process)
-        return True
 
     def ask(self, count: int) -> Iterator[Any]:
         """What the copies make of numbers, in order; a thread for each of them waits for its answers."""
-        free: SimpleQueue[Connection] = SimpleQueue()
-        for one in self._connections:
-            free.put(one)
+        free: SimpleQueue[tuple[int, Connection]] = SimpleQueue()
+        for process, connection in zip(self._processes, self._connections, strict=True):
+            free.put((process.pid, connection))
         self._threads = ThreadPoolExecutor(len(self._connections))
         return self._threads.map(partial(_asked, free), range(count))
 
@@ -111,20 +111,21 @@ class _Copies:
         os._exit(1)
 
 
-def _asked(free: SimpleQueue[Connection], number: int) -> Any:
+def _asked(free: SimpleQueue[tuple[int, Connection]], number: int) -> Any:
     """What the next copy that has nothing to do makes of a number."""
-    connection = free.get()
+    process, connection = free.get()
     try:
         connection.send(number)
         result, error = connection.recv()
     except (EOFError, OSError) as ended:
         raise HostError(
             "a copy of this process was ended",
+            where=f"process {process}",
             why="not by us; the system does that where memory is short",
             hint="free some memory, or set TK_JOBS=1",
         ) from ended
     finally:
-        free.put(connection)
+        free.put((process, connection))
     if error is not None:
         raise error
     return result

@@ -87,8 +87,9 @@ def test_large_results_on_their_way_at_the_end(taken: int) -> None:
 
 
 def test_a_copy_that_somebody_ends() -> None:
-    with pytest.raises(HostError, match="was ended"), in_copies(_end_own, 3, 2) as results:
+    with pytest.raises(HostError, match="was ended") as caught, in_copies(_end_own, 3, 2) as results:
         list(results)
+    assert all(text for _, text in caught.value.fields()), "what, where, why and what to do"
 
 
 def _end_own(_: int) -> None:
